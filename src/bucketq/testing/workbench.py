@@ -20,8 +20,8 @@ from anywhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self, cast
@@ -68,13 +68,20 @@ class StoppedClock(SystemClock):
 class Workbench:
     """A queue in memory, with a clock and handlers that the test controls."""
 
-    def __init__(self, *workers: Worker, at: datetime | None = None) -> None:
+    def __init__(
+        self,
+        *workers: Worker,
+        at: datetime | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
         """Make a workbench; ``with`` opens it, each time with a new and empty queue.
 
         Args:
             *workers: The workers whose handlers ``run`` calls; none if only pushes are tested.
                 Their addresses and options are ignored.
             at: The initial time of the clock; by default the current time.
+            state: What handlers get by ``worker.state``, instead of what the functions of
+                ``on_start`` would open: they and those of ``on_stop`` are not called then.
         """
         if at is not None and at.utcoffset() is None:
             raise InvalidRequestError(
@@ -84,7 +91,9 @@ class Workbench:
         for worker in workers:
             for handler in worker.handlers.values():
                 self._handlers.add(handler)
+        self._workers = workers
         self._at = at
+        self._state = state
         self._opened: _Opened | None = None
         self._stack = ExitStack()
 
@@ -207,9 +216,12 @@ class Workbench:
         """Do what ``run`` does, on the running event loop."""
         most = _MOST_JOBS if limit is None else limit
         check.whole_number(most, "limit", 1, _MOST_JOBS)
-        handlers = _shortened(self._wanted(kinds), timeout_s)
+        wanted = _shortened(self._wanted(kinds), timeout_s)
         ran: list[Ran] = []
-        async with InlineWorker(self.async_queue, handlers, self._open().clock) as hands:
+        async with (
+            self._started(wanted) as handlers,
+            InlineWorker(self.async_queue, handlers, self._open().clock) as hands,
+        ):
             while len(ran) < most and (attempt := await hands.work_on_next()) is not None:
                 ran.append(attempt)
                 _raise_error(attempt, also_plain=raise_errors)
@@ -224,6 +236,18 @@ class Workbench:
         if self._opened is None:
             raise ClosedError("the workbench is not open: write `with Workbench(...) as bench:`")
         return self._opened
+
+    @asynccontextmanager
+    async def _started(self, wanted: Mapping[str, Handler]) -> AsyncIterator[dict[str, Handler]]:
+        """Start the workers of some handlers; stop them at the end."""
+        handlers: dict[str, Handler] = {}
+        async with AsyncExitStack() as stack:
+            for worker in self._workers:
+                own = {kind: each for kind, each in wanted.items() if kind in worker.handlers}
+                if own:
+                    running = worker.lifespan.running(own, self._state)
+                    handlers |= await stack.enter_async_context(running)
+            yield handlers
 
     def _wanted(self, kinds: str | Iterable[str] | None) -> dict[str, Handler]:
         """Return the handlers of the kinds to work on."""

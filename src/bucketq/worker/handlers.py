@@ -1,8 +1,8 @@
 """Handlers: functions that run jobs, by kind.
 
 Handlers are registered, and never imported by a name from a job. The signature of a function
-determines its arguments: the payload, decoded as the annotated type; the ``Job``; a ``Context``; in
-any order, or none of them.
+determines its arguments: the payload, decoded as the annotated type; the ``Job``; a ``Context``;
+what the worker has opened at its start (``StateValue``); in any order, or none of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from bucketq.errors import InvalidRequestError, PayloadError
@@ -22,12 +22,20 @@ from bucketq.queue.arguments import Duration, seconds
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
+from bucketq.worker.middleware import Middleware
 
 Place = Literal["loop", "thread", "process"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PLACES = get_args(Place)
 _NOTHING = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class StateValue:
+    """The default of a parameter that receives a value from the state of the worker."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -38,13 +46,19 @@ class Handler:
     function: Callable[..., Any]
     place: Place
     wants: Mapping[str, str]
-    """What each parameter receives: ``payload``, ``job`` or ``context``."""
+    """What each parameter receives: ``payload``, ``job``, ``context`` or ``state``."""
     payload_type: Any = Any
     timeout_s: float | None = None
     max_attempts: int | None = None
     """For jobs that have none of their own."""
     backoff: Backoff | None = None
     """For jobs that have none of their own."""
+    state_names: Mapping[str, str] = field(default_factory=dict)
+    """Which value of the state each parameter receives that receives one."""
+    state: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The state of the worker, while it runs."""
+    middleware: tuple[Middleware, ...] = ()
+    """What runs around the function, the first one outermost."""
 
     def arguments(self, context: Context) -> dict[str, Any]:
         """The arguments of the function. Raises ``UnfitPayload``."""
@@ -60,10 +74,11 @@ class Handler:
             raise UnfitPayload(f"the payload{reason}") from error
         context.job = job
         given = {"job": job, "context": context}
-        return {
-            name: job.payload if role == "payload" else given[role]
-            for name, role in self.wants.items()
-        }
+        found = {name: self.state[value] for name, value in self.state_names.items()}
+        for name, role in self.wants.items():
+            if role != "state":
+                found[name] = job.payload if role == "payload" else given[role]
+        return found
 
 
 class Handlers(dict[str, Handler]):
@@ -112,33 +127,54 @@ def bind(
     if limit_s == 0:
         raise InvalidRequestError(f"timeout_s of {_name(function)} must be more than 0")
     wants, payload_type = _read_signature(function)
+    state_names = _read_state_names(function)
     try:
         payloads.check_type(payload_type)
     except InvalidRequestError as error:
         raise InvalidRequestError(f"{_name(function)}: {error}") from error
+    place = _place(function, run_in)
+    if place == "process" and state_names:
+        raise InvalidRequestError(
+            f"{_name(function)} runs in a process, which has no state of the worker: open what it "
+            "needs inside it, or run it in a thread"
+        )
     return Handler(
         kind=kind,
         function=function,
-        place=_place(function, run_in),
+        place=place,
         wants=wants,
         payload_type=payload_type,
         timeout_s=limit_s,
         max_attempts=max_attempts,
         backoff=backoff,
+        state_names=state_names,
     )
 
 
-def check_reachable(handler: Handler) -> None:
-    """Raise ``InvalidRequestError`` if another process could not import the function."""
-    function = handler.function
+def check_place(handler: Handler) -> None:
+    """Raise ``InvalidRequestError`` if a handler or its middleware cannot run in its place."""
+    for each in handler.middleware:
+        if inspect.isasyncgenfunction(each) and not inspect.iscoroutinefunction(handler.function):
+            raise InvalidRequestError(
+                f"the middleware {_name(each)} is async, but the handler of kind {handler.kind!r} "
+                "is not: make the middleware a plain generator, or the handler async"
+            )
+    if handler.place == "process":
+        what = f"the handler of kind {handler.kind!r} runs in a process, which imports"
+        _check_reachable(handler.function, f"{what} it as", "@worker.handler")
+        for each in handler.middleware:
+            _check_reachable(each, f"{what} the middleware as", "@worker.middleware")
+
+
+def _check_reachable(function: Callable[..., Any], what: str, decorator: str) -> None:
+    """Raise ``InvalidRequestError`` if another process could not import a function."""
     found: Any = sys.modules.get(function.__module__)
     for name in function.__qualname__.split("."):
         found = getattr(found, name, None)
     if found is not function:
         raise InvalidRequestError(
-            f"the handler of kind {handler.kind!r} runs in a process, which imports it as "
-            f"{function.__module__}.{function.__qualname__}, but that is another object: make "
-            "@worker.handler the outermost decorator"
+            f"{what} {function.__module__}.{function.__qualname__}, but that is another object: "
+            f"make {decorator} the outermost decorator, on a function at module level"
         )
 
 
@@ -206,9 +242,20 @@ def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, str], Any]:
     return wants, payload_type
 
 
+def _read_state_names(function: Callable[..., Any]) -> dict[str, str]:
+    """Which parameters receive which values of the worker's state."""
+    return {
+        name: parameter.default.name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if isinstance(parameter.default, StateValue)
+    }
+
+
 def _role(parameter: inspect.Parameter) -> tuple[str, Any]:
     """What a parameter receives, and the type of payload that it declares."""
     wanted = parameter.annotation
+    if isinstance(parameter.default, StateValue):
+        return "state", Any
     if wanted is Context or (wanted is _NOTHING and parameter.name == "context"):
         return "context", Any
     if wanted is Job or (wanted is _NOTHING and parameter.name == "job"):

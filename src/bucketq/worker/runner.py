@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Protocol
 
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler, Place
+from bucketq.worker.middleware import enter, enter_plain
 
 Begun = Callable[[], None]
 """A runner calls it, on the engine's loop, when a handler starts: its timeout counts from then."""
@@ -67,7 +69,17 @@ class Runners:
 
 
 async def call(handler: Handler, context: Context) -> Any:
-    """Call a handler, async or not; ``SystemExit`` becomes an error of the handler."""
+    """Call a handler, async or not, within its middleware."""
+    if not handler.middleware:
+        return await _call(handler, context)
+    async with AsyncExitStack() as stack:
+        await enter(stack, handler.middleware, context)
+        return await _call(handler, context)
+    return None  # A middleware has suppressed what the handler raised.
+
+
+async def _call(handler: Handler, context: Context) -> Any:
+    """Call a handler; ``SystemExit`` becomes an error of the handler."""
     arguments = handler.arguments(context)
     try:
         answer = handler.function(**arguments)
@@ -77,6 +89,16 @@ async def call(handler: Handler, context: Context) -> Any:
 
 
 def call_plain(handler: Handler, context: Context) -> Any:
+    """Call a handler that is not async, within its middleware."""
+    if not handler.middleware:
+        return _call_plain(handler, context)
+    with ExitStack() as stack:
+        enter_plain(stack, handler.middleware, context)
+        return _call_plain(handler, context)
+    return None  # A middleware has suppressed what the handler raised.
+
+
+def _call_plain(handler: Handler, context: Context) -> Any:
     """Call a handler that is not async; ``SystemExit`` becomes an error of the handler."""
     arguments = handler.arguments(context)
     try:

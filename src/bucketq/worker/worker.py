@@ -20,15 +20,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from bucketq.client.connect import Options, UnopenedQueue, connect
 from bucketq.client.loop_thread import LoopThread
@@ -44,23 +41,27 @@ from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
 from bucketq.worker.engine import Engine
 from bucketq.worker.forced_exit import ForcedExit
-from bucketq.worker.handlers import Function, Handler, Handlers, Place, bind, check_reachable
+from bucketq.worker.handlers import (
+    Function,
+    Handler,
+    Handlers,
+    Place,
+    StateValue,
+    bind,
+    check_place,
+)
+from bucketq.worker.lifespan import Hook, Lifespan
+from bucketq.worker.middleware import Middleware, check_middleware
 from bucketq.worker.runner import Runner, Runners
-from bucketq.worker.signals import watched
+from bucketq.worker.signals import stopped_by_signals
 from bucketq.worker.threads import ThreadRunner
+
+HookT = TypeVar("HookT", bound=Hook)
+MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
 
 _log = logging.getLogger("bucketq.worker")
 
 _ADDRESS_VARIABLE = "BUCKETQ_URL"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_ECHO_S = 0.25
-"""A second SIGTERM within this time is ignored: ``timeout`` sends two at once."""
-_LAST_LINE_S = 1.0
-"""How long the end waits for the last line, if stderr is a pipe that no process reads."""
-_MEANINGS = (
-    "no more jobs are claimed, and handlers may finish; a second signal stops them",
-    "handlers are stopped, and their jobs are released; a third signal kills the process",
-)
 _HIGHEST_CONCURRENCY = 10_000
 """Far more threads than a host should run."""
 
@@ -90,6 +91,8 @@ class Worker:
         self.drain_s = 0.0
         self._options: Options = {}
         self._handlers = Handlers()
+        self.lifespan = Lifespan()
+        """What runs before, after and around the handlers."""
         self._engine: Engine | None = None
         self._loop_thread: LoopThread | None = None
         self._serving: asyncio.Task[Any] | None = None
@@ -184,19 +187,72 @@ class Worker:
 
         return register
 
+    def on_start(self, function: HookT) -> HookT:
+        """Register a function to call before the first job, on the event loop of ``run``.
+
+        It may be async, and may take the state, a dictionary, to put in what handlers share::
+
+            @worker.on_start
+            async def open_pool(state: dict[str, Any]) -> None:
+                state["db"] = await create_pool()
+
+        If it raises, the worker ends with that error, and claims no job.
+        """
+        self.lifespan.on_start.append(function)
+        return function
+
+    def on_stop(self, function: HookT) -> HookT:
+        """Register a function to call after the last job, like ``on_start``; the last one first.
+
+        It is called once all functions of ``on_start`` have succeeded, however the run ends.
+        """
+        self.lifespan.on_stop.append(function)
+        return function
+
+    def state(self, name: str) -> Any:
+        """Return the default of a parameter that receives ``state[name]`` of ``on_start``.
+
+        ::
+
+            @worker.handler("email")
+            async def send(email: Email, db: Pool = worker.state("db")) -> None: ...
+        """
+        return StateValue(name)
+
+    def middleware(self, function: MiddlewareT) -> MiddlewareT:
+        """Register a generator function to run around every handler; the first is outermost.
+
+        ::
+
+            @worker.middleware
+            def timed(context: Context) -> Iterator[None]:
+                began = time.perf_counter()
+                try:
+                    yield  # The handler runs here.
+                finally:
+                    print(context.job.kind, time.perf_counter() - began)
+
+        What the handler raises is raised at the ``yield``; if it is not raised again, the job is
+        done, without a result. An async generator can be around async handlers only.
+        """
+        check_middleware(function)
+        self.lifespan.middleware.append(function)
+        return function
+
     async def run(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
         """Run jobs until ``stop`` is called, or with ``burst`` until no job is available.
 
         Cancelling it stops all handlers and releases their jobs.
         """
-        handlers = self._wanted(kinds)
+        state = dict[str, Any]()
+        handlers = self._wanted(kinds, state)
         if self._loop_thread is not None:
             raise InvalidRequestError("this worker is already running")
         caller = asyncio.get_running_loop()
         self._engine = None
         self._is_stopped = False
         self._loop_thread = loop_thread = LoopThread()
-        serving = self._serve(caller, handlers, burst=burst)
+        serving = self._serve(caller, handlers, state, burst=burst)
         running = asyncio.run_coroutine_threadsafe(serving, loop_thread.loop)
         over = asyncio.wrap_future(running)
         try:
@@ -252,63 +308,32 @@ class Worker:
         """Let Ctrl-C and SIGTERM stop it; the second one hurries, the third kills the process.
 
         With ``forced_exit`` the process exits within the drain time, whatever else runs in it.
-
-        It does not use the event loop, which a handler may block. A signal that is ignored, as
-        shells do with Ctrl-C for jobs in the background, stays ignored. A SIGTERM right after
-        another is ignored: ``timeout`` sends it to a process and to its group.
         """
-        loop = asyncio.get_running_loop()
         if forced_exit is not None:
-            forced_exit.loop = loop
-        found = {number: signal.getsignal(number) for number in _SIGNALS}
-        before = {number: how for number, how in found.items() if how is not signal.SIG_IGN}
-        count, echo_until_s = 0, 0.0
-        # A stream cannot be written by a handler that interrupts another one at its write.
-        said = SimpleQueue[tuple[str, str] | None]()
-        logging_thread = Thread(target=_log_signals, args=(said,), daemon=True)
-        logging_thread.start()
+            forced_exit.loop = asyncio.get_running_loop()
+        with stopped_by_signals(partial(self._request_stop, forced_exit=forced_exit)):
+            yield
 
-        def on_signal(number: int, _frame: object) -> None:
-            nonlocal count, echo_until_s
-            if number == signal.SIGTERM:
-                if loop.time() < echo_until_s:
-                    return
-                echo_until_s = loop.time() + _ECHO_S
-            count += 1
-            if count > 1:
-                # The previous handler may only notify the event loop, which may be blocked.
-                _restore(dict.fromkeys(before, signal.SIG_DFL))
-            said.put((signal.Signals(number).name, _MEANINGS[min(count, len(_MEANINGS)) - 1]))
-            self._request_stop(hurry=count > 1, forced_exit=forced_exit)
-
-        # Any of them stops it, even if the main thread never gets to run the handler.
-        stop = partial(self._request_stop, hurry=False, forced_exit=forced_exit)
-        for number in before:
-            signal.signal(number, on_signal)
-        try:
-            with watched(before, stop):
-                yield
-        finally:
-            _restore(before)
-            said.put(None)
-            logging_thread.join(_LAST_LINE_S)
-
-    def _wanted(self, kinds: Iterable[str] | None) -> dict[str, Handler]:
-        """The handlers of the selected kinds."""
+    def _wanted(self, kinds: Iterable[str] | None, state: dict[str, Any]) -> dict[str, Handler]:
+        """The handlers of the selected kinds, with what belongs to them in this run."""
         if not self._handlers:
             raise InvalidRequestError(
                 'the worker has no handlers: add one with @worker.handler("kind")'
             )
-        chosen = self._handlers.select(kinds)
+        chosen = self.lifespan.attach(self._handlers.select(kinds), state)
         for handler in chosen.values():
-            if handler.place == "process":
-                check_reachable(handler)
+            check_place(handler)
         return chosen
 
     async def _serve(
-        self, caller: asyncio.AbstractEventLoop, handlers: dict[str, Handler], *, burst: bool
+        self,
+        caller: asyncio.AbstractEventLoop,
+        handlers: dict[str, Handler],
+        state: dict[str, Any],
+        *,
+        burst: bool,
     ) -> None:
-        """Open the queue and run jobs, on the thread's loop, until stopped."""
+        """Start, run jobs on the thread's loop until stopped, and stop."""
         if self._is_stopped:
             return
         self._serving = asyncio.current_task()
@@ -320,20 +345,30 @@ class Worker:
         runner: Runner | None = None
         try:
             runner = await self._make_runner(caller, handlers)
-            connection = connect(url, **self._options)
-            queue = await connection.__aenter__()
+            await _on(caller, self.lifespan.start(handlers, state))
             try:
-                self._engine = self._make_engine(queue, handlers, runner, burst=burst)
-                _log.info("working on %s: %s", url, ", ".join(handlers))
-                await self._engine.run()
+                await self._work(url, handlers, runner, burst=burst)
             finally:
-                await self._close_queue(connection)
+                await _on(caller, self.lifespan.stop(state))
         except asyncio.CancelledError:
             return  # It was stopped before the queue was open.
         finally:
             if runner is not None:
                 await runner.close()
             self._serving = None
+
+    async def _work(
+        self, url: str, handlers: dict[str, Handler], runner: Runner, *, burst: bool
+    ) -> None:
+        """Open the queue, run jobs until stopped, and close it."""
+        connection = connect(url, **self._options)
+        queue = await connection.__aenter__()
+        try:
+            self._engine = self._make_engine(queue, handlers, runner, burst=burst)
+            _log.info("working on %s: %s", url, ", ".join(handlers))
+            await self._engine.run()
+        finally:
+            await self._close_queue(connection)
 
     async def _close_queue(self, connection: UnopenedQueue[Any]) -> None:
         """Close the queue, within the drain time."""
@@ -390,6 +425,11 @@ class Worker:
             self._serving.cancel()  # Otherwise the engine has ended, and the queue is being closed.
 
 
+async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
+    """Do something on another loop; if this is cancelled, so is that."""
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
 async def _stop(loop_thread: LoopThread) -> None:
     """Stop a thread's loop from a new thread: handlers may keep all threads of the loop busy."""
     threads = ThreadRunner()
@@ -397,14 +437,3 @@ async def _stop(loop_thread: LoopThread) -> None:
         await threads.call(loop_thread.stop)
     finally:
         await threads.close()
-
-
-def _log_signals(said: SimpleQueue[tuple[str, str] | None]) -> None:
-    """Log what signals mean, until None comes."""
-    while (line := said.get()) is not None:
-        _log.info("%s: %s", *line)
-
-
-def _restore(handlers: dict[signal.Signals, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)

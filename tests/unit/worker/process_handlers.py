@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,9 @@ def hang(path: str) -> None:
 
 def unsayable() -> object:
     return object()
+
+
+def note_process(context: Context) -> Iterator[None]:
+    """A middleware that notes in which process the handler runs."""
+    Path(context.job.payload).write_text(str(os.getpid()))
+    yield

@@ -17,7 +17,7 @@ from bucketq.model.records import Backoff
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
-from bucketq.worker.handlers import Handlers, bind, check_reachable
+from bucketq.worker.handlers import Handlers, bind, check_place
 from tests.unit.worker import process_handlers
 from tests.unit.worker.engine_harness import claimed_job
 
@@ -198,11 +198,11 @@ def test_a_function_that_another_process_cannot_find_is_refused() -> None:
         bind("a", inside, run_in="process")
     with pytest.raises(InvalidRequestError, match="has no name"):
         bind("a", partial(process_handlers.who), run_in="process")
-    check_reachable(bind("a", process_handlers.who, run_in="process"))
+    check_place(bind("a", process_handlers.who, run_in="process"))
 
 
 def test_a_function_hidden_by_another_decorator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = bind("a", process_handlers.who, run_in="process")
     monkeypatch.setattr(process_handlers, "who", lambda: None)
     with pytest.raises(InvalidRequestError, match="but that is another object"):
-        check_reachable(bound)
+        check_place(bound)

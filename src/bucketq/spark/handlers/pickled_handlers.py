@@ -42,6 +42,11 @@ def pickle_handlers(handlers: Mapping[str, Handler]) -> PickledHandlers:
 
     dumps: Callable[[Any], bytes] = cloudpickle.dumps
     for handler in handlers.values():
+        if handler.state_names:
+            raise InvalidRequestError(
+                f"the handler of kind {handler.kind!r} takes worker.state(...), which Spark's "
+                "executors do not have: open what it needs inside it"
+            )
         try:
             dumps(handler)
         except Exception as error:

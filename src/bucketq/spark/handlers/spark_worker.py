@@ -99,6 +99,7 @@ class SparkWorker(Worker):
                 drain_s=handlers.drain_s,
                 **handlers.options,
             )
+            self.lifespan = handlers.lifespan
             found: Mapping[str, Any] = handlers.handlers
         else:
             super().__init__()

@@ -19,6 +19,7 @@ from bucketq.spark.handlers.pickled_handlers import (
     pickle_handlers,
 )
 from bucketq.worker.handlers import bind
+from bucketq.worker.worker import Worker
 
 ROOT = Path(__file__).resolve().parents[4]
 PACK = """
@@ -112,6 +113,16 @@ def test_a_handler_that_cannot_be_pickled_is_rejected_by_name() -> None:
             del payload
 
     with pytest.raises(InvalidRequestError, match=r"'x', .*work, cannot be sent .*lock"):
+        pickle_handlers({"x": bind("x", work)})
+
+
+def test_a_handler_that_takes_state_is_rejected() -> None:
+    def work(pool: str = Worker().state("pool")) -> str:
+        return pool
+
+    with pytest.raises(
+        InvalidRequestError, match=r"kind 'x' takes worker.state\(...\), which Spark"
+    ):
         pickle_handlers({"x": bind("x", work)})
 
 
