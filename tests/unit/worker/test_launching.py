@@ -137,7 +137,7 @@ async def test_a_sigterm_right_after_another_is_the_same_one(
     worker = bucketq.Worker()
     monkeypatch.setattr(worker, "_request_stop", lambda *, hurry, **_: heard.append(hurry))
     monkeypatch.setattr("bucketq.worker.signals._ECHO_S", echo_s)
-    monkeypatch.setattr("bucketq.worker.worker.watched", lambda *_: nullcontext())
+    monkeypatch.setattr("bucketq.worker.signals.watched", lambda *_: nullcontext())
     with worker.stopped_by_signals():
         for _ in range(2):
             os.kill(os.getpid(), number)
