@@ -42,6 +42,33 @@ async def asynchronous(url: str) -> str:
         for job in await queue.claim("email"):
             await queue.complete(job, result=job.payload.to)
         return job_id
+
+
+worker = bucketq.Worker("memory://jobs")
+
+
+@worker.handler("email", priority=1)
+async def send(email: Email, context: bucketq.Context, db: str = worker.state("db")) -> str:
+    return f"{email.to} {context.attempt} {db}"
+
+
+@worker.handler("clean")
+def clean() -> int:
+    return 5
+
+
+@worker.handler("whole")
+def whole(job: bucketq.Job[Email]) -> str:
+    return job.payload.to
+
+
+async def typed_push() -> None:
+    async with worker.connect() as queue:
+        sent: bucketq.JobId = await send.push(Email("eve"), tags={"a": "b"})
+        await clean.push(delay_s=5)
+        await whole.push(Email("mallory"))
+        await queue.push_many([send.job(Email("trent")), clean.job()])
+        print(sent.duplicate, clean() + 1)
 """
 MISTAKES = [
     ('queue.push("email", Email("ada"),', 'queue.push("email", 5,', 2),
@@ -49,6 +76,13 @@ MISTAKES = [
     ("priority=1", "colour=1", 1),
     ("payload=Email(", "payload=int(", 1),
     ("job.payload.to", "job.payload.from_", 2),
+    ('send.push(Email("eve")', "send.push(5", 1),
+    ('await send.push(Email("eve"),', "await send.push(", 1),
+    ("clean.push(delay_s=5)", 'clean.push(Email("ada"))', 1),
+    ("clean.push(delay_s=5)", "clean.push(colour=5)", 1),
+    ('whole.push(Email("mallory"))', 'whole.push("mallory")', 1),
+    ('send.job(Email("trent"))', "send.job(7)", 1),
+    ("clean() + 1", 'clean() + "1"', 1),
     ("        return job_id\n\n\nasync", "        return 5\n\n\nasync", 1),
 ]
 """What is put in the place of what, and how many errors that makes."""

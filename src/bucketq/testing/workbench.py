@@ -114,6 +114,8 @@ class Workbench:
             runner = asyncio.Runner()
             stack.callback(runner.close)
             opened = _Opened(store.url, clock, bridge, runner)
+            for worker in self._workers:
+                stack.enter_context(worker.open_queues.opened(bridge.queue, loop_thread.loop))
             # Not by other connections either: a test inspects finished jobs.
             opened.blocking.configure(archive_after_s=_FOR_EVER_S)
             self._stack = stack.pop_all()

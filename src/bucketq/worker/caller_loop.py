@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -93,6 +93,11 @@ class CallerLoopRunner:
             call(handler, context), name=f"{JOB_TASK}{context.job.id}"
         )
         call_.task.add_done_callback(lambda _: self._to_engine.post(lambda: _finish(call_)))
+
+
+async def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
+    """Do something on another loop; if this is cancelled, so is that."""
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 def _cancel(call_: _HandlerCall) -> None:

@@ -25,7 +25,6 @@ from bucketq.worker.handler_exceptions import UnfitPayload
 from bucketq.worker.middleware import Middleware
 
 Place = Literal["loop", "thread", "process"]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PLACES = get_args(Place)
 _NOTHING = inspect.Parameter.empty

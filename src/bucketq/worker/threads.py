@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from bucketq.client.loop_thread import LoopThread
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runner import Begun, call_plain
@@ -89,6 +90,15 @@ class ThreadRunner:
     def _live(self) -> None:
         while (work := self._works.get()) is not None:
             work()
+
+
+async def stop_in_thread(loop_thread: LoopThread) -> None:
+    """Stop a thread's loop from a new thread: handlers may keep all threads of the loop busy."""
+    threads = ThreadRunner()
+    try:
+        await threads.call(loop_thread.stop)
+    finally:
+        await threads.close()
 
 
 def _set_outcome(

@@ -21,12 +21,13 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
+from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.client.connect import Options, UnopenedQueue, connect
 from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock
@@ -36,13 +37,12 @@ from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff
 from bucketq.queue.arguments import seconds
 from bucketq.queue.queue import Queue
-from bucketq.worker.caller_loop import CallerLoopRunner
+from bucketq.worker.caller_loop import CallerLoopRunner, run_on
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
 from bucketq.worker.engine import Engine
 from bucketq.worker.forced_exit import ForcedExit
 from bucketq.worker.handlers import (
-    Function,
     Handler,
     Handlers,
     Place,
@@ -54,7 +54,8 @@ from bucketq.worker.lifespan import Hook, Lifespan
 from bucketq.worker.middleware import Middleware, check_middleware
 from bucketq.worker.runner import Runner, Runners
 from bucketq.worker.signals import stopped_by_signals
-from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.threads import ThreadRunner, stop_in_thread
+from bucketq.worker.typed_push import OpenQueues, Registers, add_pushes
 
 HookT = TypeVar("HookT", bound=Hook)
 MiddlewareT = TypeVar("MiddlewareT", bound=Middleware)
@@ -93,6 +94,8 @@ class Worker:
         self._handlers = Handlers()
         self.lifespan = Lifespan()
         """What runs before, after and around the handlers."""
+        self.open_queues = OpenQueues()
+        """Where ``push`` of a handler goes."""
         self._engine: Engine | None = None
         self._loop_thread: LoopThread | None = None
         self._serving: asyncio.Task[Any] | None = None
@@ -154,11 +157,13 @@ class Worker:
         max_attempts: int | None = None,
         backoff: Backoff | None = None,
         run_in: Place | None = None,
-    ) -> Callable[[Function], Function]:
+        priority: int = 0,
+    ) -> Registers:
         """Register a function for jobs of a kind: ``@worker.handler("email", timeout_s=30)``.
 
         The payload is decoded into the annotated type; parameters annotated with ``Job`` or
-        ``Context`` receive these. The return value becomes the job's result.
+        ``Context`` receive these. The return value becomes the job's result. Once the queue is
+        open (``connect``), ``await send.push(email)`` pushes a job for the function ``send``.
 
         Args:
             kind: The kind of job.
@@ -168,24 +173,35 @@ class Worker:
             backoff: How long a failed job waits, if the job has no backoff of its own.
             run_in: ``loop`` is the event loop, the default for async functions; ``thread`` is the
                 default for others; ``process`` is a separate process, for CPU-bound work.
+            priority: That of jobs that are pushed by ``send.push``, unless it is given there.
         """
         if callable(kind):
             raise InvalidRequestError('a handler needs a kind: write @worker.handler("kind")')
 
-        def register(function: Function) -> Function:
-            self._handlers.add(
-                bind(
-                    kind,
-                    function,
-                    timeout_s=timeout_s,
-                    max_attempts=max_attempts,
-                    backoff=backoff,
-                    run_in=run_in,
-                )
+        check.whole_number(priority, "priority", -check.MAX_PRIORITY, check.MAX_PRIORITY)
+
+        def register(function: Callable[..., Any]) -> Any:
+            handler = bind(
+                kind,
+                function,
+                timeout_s=timeout_s,
+                max_attempts=max_attempts,
+                backoff=backoff,
+                run_in=run_in,
             )
+            self._handlers.add(handler)
+            add_pushes(handler, priority, self.open_queues)
             return function
 
         return register
+
+    def connect(self) -> AbstractAsyncContextManager[Queue[Any]]:
+        """Open the queue of the worker, to push: ``async with worker.connect(): ...``."""
+        return self.open_queues.connect(self._address(), self._options)
+
+    def connect_sync(self) -> AbstractContextManager[BlockingQueue[Any]]:
+        """Do what ``connect`` does, for code without asyncio."""
+        return self.open_queues.connect_sync(self._address(), self._options)
 
     def on_start(self, function: HookT) -> HookT:
         """Register a function to call before the first job, on the event loop of ``run``.
@@ -263,7 +279,7 @@ class Worker:
             raise
         finally:
             self._loop_thread = None
-            await _stop(loop_thread)
+            await stop_in_thread(loop_thread)
 
     def run_sync(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
         """Run jobs from code without asyncio, in the main thread, until Ctrl-C or SIGTERM.
@@ -337,25 +353,29 @@ class Worker:
         if self._is_stopped:
             return
         self._serving = asyncio.current_task()
-        url = self.url or os.environ.get(_ADDRESS_VARIABLE)
-        if not url:
-            raise InvalidRequestError(
-                f"the worker has no queue: pass its address to Worker, or set {_ADDRESS_VARIABLE}"
-            )
+        url = self._address()
         runner: Runner | None = None
         try:
             runner = await self._make_runner(caller, handlers)
-            await _on(caller, self.lifespan.start(handlers, state))
+            await run_on(caller, self.lifespan.start(handlers, state))
             try:
                 await self._work(url, handlers, runner, burst=burst)
             finally:
-                await _on(caller, self.lifespan.stop(state))
+                await run_on(caller, self.lifespan.stop(state))
         except asyncio.CancelledError:
             return  # It was stopped before the queue was open.
         finally:
             if runner is not None:
                 await runner.close()
             self._serving = None
+
+    def _address(self) -> str:
+        url = self.url or os.environ.get(_ADDRESS_VARIABLE)
+        if not url:
+            raise InvalidRequestError(
+                f"the worker has no queue: pass its address to Worker, or set {_ADDRESS_VARIABLE}"
+            )
+        return url
 
     async def _work(
         self, url: str, handlers: dict[str, Handler], runner: Runner, *, burst: bool
@@ -366,7 +386,8 @@ class Worker:
         try:
             self._engine = self._make_engine(queue, handlers, runner, burst=burst)
             _log.info("working on %s: %s", url, ", ".join(handlers))
-            await self._engine.run()
+            with self.open_queues.opened(queue, asyncio.get_running_loop()):
+                await self._engine.run()
         finally:
             await self._close_queue(connection)
 
@@ -423,17 +444,3 @@ class Worker:
             self._engine.stop(hurry=hurry)
         elif self._serving is not None and (hurry or not self.is_ready):
             self._serving.cancel()  # Otherwise the engine has ended, and the queue is being closed.
-
-
-async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
-    """Do something on another loop; if this is cancelled, so is that."""
-    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
-
-async def _stop(loop_thread: LoopThread) -> None:
-    """Stop a thread's loop from a new thread: handlers may keep all threads of the loop busy."""
-    threads = ThreadRunner()
-    try:
-        await threads.call(loop_thread.stop)
-    finally:
-        await threads.close()

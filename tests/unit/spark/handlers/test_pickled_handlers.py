@@ -116,6 +116,21 @@ def test_a_handler_that_cannot_be_pickled_is_rejected_by_name() -> None:
         pickle_handlers({"x": bind("x", work)})
 
 
+async def test_a_handler_is_sent_without_the_queues_that_are_open() -> None:
+    worker = Worker("memory://pickled")
+
+    @worker.handler("x")
+    def work(number: int) -> int:
+        return number + 1
+
+    async with worker.connect():
+        pickled = pickle_handlers(worker.handlers)
+    loaded: Any = load_handlers(pickled)["x"].function
+    assert loaded(1) == 2
+    with pytest.raises(InvalidRequestError, match="not open in this process"):
+        await loaded.push(1)
+
+
 def test_a_handler_that_takes_state_is_rejected() -> None:
     def work(pool: str = Worker().state("pool")) -> str:
         return pool
