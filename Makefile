@@ -61,7 +61,7 @@ demo: $(VENV)/.core ## run a demo without an account: a queue in one process, th
 	@$(PY) examples/demo.py
 	@$(MAKE) indexing
 
-failover: $(VENV)/.demo ## kill the leading broker of two under load, and count that nothing is lost
+failover: $(VENV)/.broker ## kill the leading broker of two under load, and count that nothing is lost
 	@$(PY) examples/failover.py
 
 indexing: $(VENV)/.demo java ## write, index on Spark, kill the broker, search, compact, report
@@ -136,12 +136,17 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(PY)
 $(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with its development tools into $(VENV)"
 	@$(PIP) install --editable '.[broker,cli,cloud,dev,spark]'
-	@touch $@ $(VENV)/.core $(VENV)/.demo
+	@touch $@ $(VENV)/.core $(VENV)/.broker $(VENV)/.demo
+
+$(VENV)/.broker: pyproject.toml constraints.txt | $(PY)
+	@echo "installing bucketq with brokers into $(VENV)"
+	@$(PIP) install --editable '.[broker,cli]'
+	@touch $@ $(VENV)/.core
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with Spark into $(VENV), which takes a few minutes the first time"
 	@$(PIP) install --editable '.[broker,cli,spark]'
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.core $(VENV)/.broker
 
 $(VENV)/.servers: constraints.txt | $(PY)
 	@echo "installing object-store servers into $(VENV)"

@@ -2,7 +2,8 @@
 
 A block that begins with ``# NAME.py`` is a file of that name, which later blocks of the same page
 can import: a module, or tests if the name begins with ``test_``. Any other block is a program,
-and a text block right after it is what it prints.
+and a text block right after it is what it prints. Each runs in a folder of its own, except those of
+a page of the tutorial, whose reader runs one after another in the same folder.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.environ import ROOT, child_environ
 RUN_ELSEWHERE = {"docs/guides/spark.md": "tests/spark/test_guide.py"}
 NOT_RUN = {"docs/guides/storage.md", "docs/guides/security.md"}
 """They need a bucket and a certificate; ``tests/test_links.py`` checks that their names exist."""
+IN_ONE_FOLDER = "docs/start/first-queue.md"
 GUIDES = [
     name
     for path in sorted((ROOT / "docs").rglob("*.md"))
@@ -71,9 +73,9 @@ class Block(NamedTuple):
         return ["-c", f"import {self.name}"]
 
 
-def blocks() -> list[Block]:
+def blocks(guides: list[str]) -> list[Block]:
     found = []
-    for guide in GUIDES:
+    for guide in guides:
         text = (ROOT / guide).read_text("utf-8")
         files: dict[str, str] = {}
         for match in _BLOCK.finditer(text):
@@ -85,14 +87,29 @@ def blocks() -> list[Block]:
     return found
 
 
-@pytest.mark.parametrize("block", blocks(), ids=lambda block: block.where)
+@pytest.mark.parametrize(
+    "block",
+    blocks([guide for guide in GUIDES if guide != IN_ONE_FOLDER]),
+    ids=lambda block: block.where,
+)
 def test_a_block_of_a_guide_runs_and_prints_what_is_shown(block: Block, tmp_path: Path) -> None:
+    check_block(block, tmp_path)
+
+
+def test_the_blocks_of_the_tutorial_run_one_after_another_in_one_folder(tmp_path: Path) -> None:
+    found = blocks([IN_ONE_FOLDER])
+    assert len(found) == 3
+    for block in found:
+        check_block(block, tmp_path)
+
+
+def check_block(block: Block, folder: Path) -> None:
     files = block.files | ({f"{block.name}.py": block.text} if block.name else {})
     for name, text in files.items():
-        (tmp_path / name).write_text(text, "utf-8")
+        (folder / name).write_text(text, "utf-8")
     ran = subprocess.run(
         [sys.executable, "-W", "error", *block.command()],
-        cwd=tmp_path,
+        cwd=folder,
         env=child_environ(**ENVIRON),
         capture_output=True,
         text=True,
@@ -106,7 +123,7 @@ def test_a_block_of_a_guide_runs_and_prints_what_is_shown(block: Block, tmp_path
 
 def test_the_pages_that_are_run_have_programs_and_tests() -> None:
     assert {Path(guide).parent.name for guide in GUIDES} >= {"start", "guides"}
-    tests = [block for block in blocks() if (block.name or "").startswith("test_")]
+    tests = [block for block in blocks(GUIDES) if (block.name or "").startswith("test_")]
     assert len(tests) >= 5
 
 

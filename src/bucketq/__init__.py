@@ -1,4 +1,4 @@
-"""bucketq: a distributed job queue whose whole state is one JSON object on object storage.
+"""bucketq: a distributed job queue on object storage, in one JSON object and files beside it.
 
 A name is imported when it is first used, so that ``import bucketq`` costs next to nothing: a
 short command, or a process that is given handlers, needs only a few of them.

@@ -120,7 +120,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
 
 
 app = _group(
-    "A distributed job queue whose whole state is one JSON object on object storage.",
+    "A distributed job queue on object storage: one JSON object, and immutable files beside it.",
     epilog=_EPILOG,
 )
 
