@@ -11,7 +11,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bucketq.errors import BucketQError
+from bucketq.errors import (
+    BucketQError,
+    JobCancelledError,
+    JobFailedError,
+    JobNotFoundError,
+)
 from bucketq.model.numbered_batches import BatchState, ConsumerState
 from bucketq.model.operations import Pulse
 from bucketq.model.queue_stats import Stats
@@ -206,6 +211,25 @@ class RecordingQueue:
         """Read the statistics; a read has no request id."""
         del request
         answer: Stats = await self._note("stats", {}, self.queue.stats)
+        return answer
+
+    async def wait(self, job_id: str, timeout_s: float) -> str:
+        """Wait for a job; the answer is how it ended, ``not over``, or ``missing``."""
+
+        async def ask() -> str:
+            try:
+                result = await self.queue.wait(job_id, timeout_s=timeout_s)
+            except TimeoutError:
+                return "not over"
+            except JobNotFoundError:
+                return "missing"
+            except JobFailedError:
+                return "dead"
+            except JobCancelledError:
+                return "cancelled"
+            return "completed" if result == "result" else f"another result: {result!r}"
+
+        answer: str = await self._note("wait", {"job": job_id}, ask)
         return answer
 
     async def open_consumer(self, consumer: str, request: str | None = None) -> ConsumerState:

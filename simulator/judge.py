@@ -10,6 +10,7 @@ from simulator.archived_jobs import ArchivedJobs
 from simulator.call_history import CallHistory
 from simulator.history_invariants import HistoryTracker
 from simulator.invariants import CommitChain, check_answers, check_version
+from simulator.wait_invariants import check_waits
 
 
 class Judge:
@@ -52,4 +53,5 @@ class Judge:
         if (reason := self._tracker.finish()) is not None:
             self._chain.violate(*reason)
         check_answers(self._chain)
+        check_waits(self._chain, self._history)
         return self._chain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 from simulator.actors import KINDS
@@ -9,16 +10,21 @@ from simulator.machines import PORT, Machine, ProgramKind
 from simulator.simulated_cluster import SimulatedCluster
 from simulator.worker_actors import BEHAVIOURS, CRASHERS
 
-Scenario = Literal["direct", "brokers", "auto", "mixed", "many-clients", "engines", "batches"]
+Scenario = Literal[
+    "direct", "brokers", "auto", "mixed", "many-clients", "engines", "batches", "waits"
+]
 """The patterns.
 
 ``direct`` has only programs that write the object themselves; ``brokers`` has brokers and their
 clients; ``auto`` has clients that start brokers; ``mixed`` has all of these; ``many-clients`` has
-many clients of few brokers; ``engines`` is one of these whose workers are real worker engines; and
-``batches`` is one of these with consumers and writers.
+many clients of few brokers; ``engines`` is one of these whose workers are real worker engines;
+``batches`` is one of these with consumers and writers; and ``waits`` is one of these in which many
+programs also wait for jobs.
 """
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
+DRAWN = SCENARIOS[:-1]
+"""Those that a seed draws. ``waits`` is asked for by name, so that seeds stay what they were."""
 
 _PLAIN: tuple[Scenario, ...] = ("direct", "brokers", "auto", "mixed", "many-clients")
 _ROLES = (("produce", "work"), ("produce", "produce"), ("work", "work"), ("work", "operate"))
@@ -30,13 +36,9 @@ _OF_ALL: tuple[ProgramKind, ...] = (*_OF_BROKERS, "auto", "auto", "spawn", "dire
 def populate(cluster: SimulatedCluster, scenario: Scenario) -> None:
     """Add the machines and programs of a scenario to an empty cluster."""
     rng = cluster.rng
-    if scenario == "engines":
+    if scenario in _CHANGED:
         populate(cluster, rng.choice(_PLAIN))
-        _use_engines(cluster)
-        return
-    if scenario == "batches":
-        populate(cluster, rng.choice(_PLAIN))
-        _use_batches(cluster)
+        _CHANGED[scenario](cluster)
         return
     if scenario == "direct":
         for _ in range(rng.randint(3, 6)):
@@ -106,3 +108,18 @@ def _add_user(
         roles=roles,
         addresses=tuple(addresses),
     )
+
+
+def _use_waits(cluster: SimulatedCluster) -> None:
+    """Let every user of the queue wait for jobs, too."""
+    for program in cluster.programs:
+        if program.roles:
+            program.roles = (*program.roles, "wait", "wait")
+
+
+_CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
+    "engines": _use_engines,
+    "batches": _use_batches,
+    "waits": _use_waits,
+}
+"""How other scenarios are made of the plain ones."""

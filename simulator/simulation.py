@@ -30,7 +30,7 @@ from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.fault_schedule import FaultSchedule, run_schedule, set_faults
 from simulator.invariants import CommitChain
 from simulator.liveness import check_efficiency, check_liveness, false_takeovers, is_settled
-from simulator.scenarios import SCENARIOS, Scenario, populate
+from simulator.scenarios import DRAWN, Scenario, populate
 from simulator.simulated_cluster import KEY, SimulatedCluster
 from simulator.worker_invariants import check_worker_efficiency, check_worker_safety
 
@@ -152,7 +152,7 @@ def simulate(
         rng = loop.stream("simulation")
         # With a short ring of commit ids, writers meet commits that are too old to decide.
         ring_length = rng.choice((3, 64)) if faults == "everything" else 64
-        chosen = rng.choice(SCENARIOS)
+        chosen = rng.choice(DRAWN)
         # Not a stream of the loop, so that worlds which are not deep take the same course as ever.
         depth = random.Random(f"{seed}/depth")  # noqa: S311
         is_deep = depth.random() < 0.5

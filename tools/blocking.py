@@ -16,7 +16,13 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "src" / "bucketq" / "client" / "blocking_queue.py"
 SOURCES = [
     ROOT / "src" / "bucketq" / "queue" / name
-    for name in ("queue.py", "batch_verbs.py", "token_verbs.py", "history_verbs.py")
+    for name in (
+        "queue.py",
+        "result_verbs.py",
+        "batch_verbs.py",
+        "token_verbs.py",
+        "history_verbs.py",
+    )
 ]
 HEADER = '''"""``BlockingQueue``: the verbs of ``Queue`` for programs that do not use asyncio.
 

@@ -87,6 +87,22 @@ class JobNotFoundError(RejectedError):
     """The queue holds no job with this id."""
 
 
+class JobFailedError(RejectedError):
+    """The job that was waited for is dead. ``error`` is what its worker reported last.
+
+    A redrive queues the job again.
+    """
+
+    def __init__(self, message: str, *, error: str = "") -> None:
+        """Keep the last error."""
+        super().__init__(message)
+        self.error = error
+
+
+class JobCancelledError(RejectedError):
+    """The job that was waited for was cancelled, so it has no result."""
+
+
 class LeaseLostError(RejectedError):
     """Another worker may have the job by now: stop working on it."""
 

@@ -255,3 +255,37 @@ def test_a_job_that_is_gone_is_a_lost_lease_for_its_worker(console: Console, ver
     assert (before.code, after.code) == (4, 4)
     assert "stop working on it" in after.err + after.out
     assert console.run("show", "URL", job["id"]).code == 3
+
+
+def test_the_result_of_a_job_is_waited_for_and_printed(console: Console) -> None:
+    job_id = console.ok("push", "URL", "add", "[1, 2]").out.strip()
+    (job,) = console.ok("claim", "URL", "--json").lines
+    ran = console.run("wait", "URL", job_id, "--timeout", "0.2s")
+    assert (ran.code, ran.out) == (3, "")
+    assert "not over" in ran.err
+    console.ok("complete", "URL", job_id, job["lease"], "--result", '{"sum": 3}')
+    assert console.ok("wait", "URL", job_id).out == '{"sum":3}\n'
+    assert console.ok("wait", "URL", job_id, "--json").json == {"id": job_id, "result": {"sum": 3}}
+    console.ok("archive", "flush", "URL")
+    assert console.ok("wait", "URL", job_id).out == '{"sum":3}\n'
+    assert console.run("wait", "URL", "nobody").code == 3
+
+
+def test_a_job_that_failed_or_was_cancelled_ends_a_wait_with_an_error(console: Console) -> None:
+    dead = console.ok("push", "URL", "add", "1").out.strip()
+    (job,) = console.ok("claim", "URL", "--json").lines
+    console.ok("fail", "URL", dead, job["lease"], "-e", "the disk is full", "--no-retry")
+    ran = console.run("wait", "URL", dead)
+    assert (ran.code, "the disk is full" in ran.err) == (4, True)
+    cancelled = console.ok("push", "URL", "add", "2").out.strip()
+    console.ok("cancel", "URL", cancelled)
+    assert console.run("wait", "URL", cancelled).code == 4
+
+
+def test_a_push_that_waits_prints_the_result_instead_of_the_id(console: Console) -> None:
+    ran = console.run("push", "URL", "add", "1", "--id", "mine", "--wait", "0.1s")
+    assert (ran.code, ran.out) == (3, "")
+    assert "pushed mine" in ran.err
+    (job,) = console.ok("claim", "URL", "--json").lines
+    console.ok("complete", "URL", "mine", job["lease"], "--result", "5")
+    assert console.ok("push", "URL", "add", "1", "--id", "mine", "--wait", "5s").out == "5\n"

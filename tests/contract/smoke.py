@@ -6,6 +6,7 @@ on every server with ``--full``. What can depend on it is whether the bytes arri
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -226,6 +227,15 @@ async def flush_archive(queue: Queue[Any], other: Queue[Any]) -> None:
     await queue.complete(job)
     assert await queue.flush_archive() == 1
     assert await _counts(other) == {}
+
+
+async def push_and_wait(queue: Queue[Any], other: Queue[Any]) -> None:
+    waiting = asyncio.get_running_loop().create_task(queue.push_and_wait("add", [1, 2]))
+    (job,) = await other.claim(wait_s=30)
+    await other.complete(job, 3)
+    assert await waiting == 3
+    await queue.flush_archive()
+    assert await queue.wait(job.id) == 3
 
 
 VERBS: dict[str, Smoke] = {

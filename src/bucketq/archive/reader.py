@@ -13,11 +13,14 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
+import msgspec
+
 from bucketq.archive.archive_layout import ArchiveFile, Layout, hours_between
-from bucketq.archive.archive_lines import CopyKey, copy_key, jobs_in_lines
+from bucketq.archive.archive_lines import CopyKey, copy_key, decode_line, jobs_in_lines
 from bucketq.archive.compacted import CompactedReader
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
+from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectMissingError, ObjectStore
 
@@ -67,6 +70,44 @@ class ArchiveReader:
                 first, end = max(since, hour), min(until, hour + _HOUR)
                 async for some in self._jobs_of(archive_files, first, end, kinds):
                     yield some
+
+    async def find(
+        self, job_id: str, since: datetime, until: datetime, *, newest: bool = False
+    ) -> JobRecord | None:
+        """Return a job that finished in a range of time, or None.
+
+        The search begins with the first hour, or with the last one for the ``newest`` of several
+        jobs with the same id.
+        """
+        days = list(_by_day(since, until))
+        for hours in reversed(days) if newest else days:
+            listed = await self._listed(hours)
+            await self._compacted.refresh()
+            for hour in reversed(hours) if newest else hours:
+                found = [job async for job in self._copies(job_id, hour, listed[hour])]
+                if found:
+                    return max(found, key=lambda job: (finished_at(job), job.seq))
+        return None
+
+    async def _copies(
+        self, job_id: str, hour: datetime, archive_files: list[ArchiveFile]
+    ) -> AsyncIterator[JobRecord]:
+        """Yield the jobs of an hour that have an id; only lines that name it are decoded."""
+        name = msgspec.json.encode(job_id)
+        is_some_gone = False
+        for start in range(0, len(archive_files), _AT_ONCE):
+            some = archive_files[start : start + _AT_ONCE]
+            for body in await asyncio.gather(*map(self._body, some)):
+                is_some_gone = is_some_gone or body is None
+                lines = [line for line in (body or b"").splitlines() if name in line]
+                for job in map(decode_line, lines):
+                    if job.id == job_id:
+                        yield job
+        if is_some_gone:
+            await self._compacted.refresh()
+        async for job in self._compacted.jobs(hour, hour + _HOUR):
+            if job.id == job_id:
+                yield job
 
     async def archive_files(self, hour: datetime) -> list[ArchiveFile]:
         """Return the archive files of an hour, in the order of their versions."""
@@ -121,11 +162,14 @@ class ArchiveReader:
 
     async def read(self, archive_file: ArchiveFile) -> list[JobRecord] | None:
         """Return the jobs of one archive file, or None if it was deleted meanwhile."""
+        body = await self._body(archive_file)
+        return None if body is None else jobs_in_lines(body, archive_file.key)
+
+    async def _body(self, archive_file: ArchiveFile) -> bytes | None:
         try:
-            body = (await self._store.get(archive_file.key)).body
+            return (await self._store.get(archive_file.key)).body
         except ObjectMissingError:
             return None
-        return jobs_in_lines(body, archive_file.key)
 
 
 def _unseen(jobs: Sequence[JobRecord], seen: set[CopyKey]) -> Sequence[JobRecord]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw
@@ -16,6 +17,9 @@ from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectStore
+
+if TYPE_CHECKING:  # It is imported when it is used.
+    from bucketq.archive.reader import ArchiveReader
 
 FinishedJob = tuple[JobRecord, dict[str, Raw] | None]
 """A job, and its fields that this version of bucketq does not know."""
@@ -53,6 +57,12 @@ class ArchiveWriter:
             await self._store.put(key, body)
             keys.append(key)
         return keys
+
+    def reader(self) -> ArchiveReader:
+        """Return a reader of the same archive."""
+        from bucketq.archive.reader import ArchiveReader  # noqa: PLC0415 - as below
+
+        return ArchiveReader(self._store, self._layout)
 
     async def prune(self, before: datetime) -> int:
         """Delete the archive files of hours that ended before a moment; return how many."""

@@ -33,7 +33,8 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.operations import Claim
+from bucketq.model.operations import WAITING, Claim
+from bucketq.model.results import Wait
 from bucketq.queue.arguments import MAX_WAIT_S
 from bucketq.rpc.messages import OFFERED, Answers, FlushArchive, Hello, Pong, Role, Welcome
 from bucketq.rpc.transport import Transport
@@ -58,6 +59,8 @@ _TAKEOVER_S = 2.0
 """How long a broker that is stopped waits for the outcome of its takeover."""
 _MAX_PARKED = 10_000
 """How many claims wait at once: one for each connection that a listener accepts."""
+_MAX_WAITS = 50_000
+"""How many requests wait for the end of a job at once: each takes about a kilobyte."""
 _OFFERED = frozenset[type](OFFERED)
 
 
@@ -302,13 +305,12 @@ class Broker:
             message = f"{type(operation).__name__.lower()} is not for clients to ask for"
             raise InvalidRequestError(message)
         self._guard.check(leader.state, incoming.connection.shown, operation)
-        if isinstance(operation, Claim):
+        if isinstance(operation, WAITING):
             if not 0 <= operation.wait_s <= MAX_WAIT_S:
                 message = f"wait_s must be between 0 and {MAX_WAIT_S:.0f} seconds"
                 raise InvalidRequestError(message)
-            if operation.wait_s and leader.parked >= _MAX_PARKED:
-                message = f"{_MAX_PARKED} claims wait at this broker already: claim less often"
-                raise OverloadedError(message, retry_after_s=1.0)
+            if operation.wait_s:
+                _check_parked(leader, operation)
         self._inbox.put(incoming, leader.waiting, leader.committer.last_write_s)
 
     def _drain(self) -> None:
@@ -384,3 +386,13 @@ class Broker:
         """Wait before the next takeover: this broker may be the one that others cannot reach."""
         pause_s = self._candidacy.cool_down_s(asyncio.get_running_loop().time())
         await asyncio.sleep((pause_s or _JITTER_S) * (0.5 + fraction(self._clock)))
+
+
+def _check_parked(leader: Leader, operation: Claim | Wait) -> None:
+    """Reject what would be parked if too many others are."""
+    if isinstance(operation, Claim) and leader.parked >= _MAX_PARKED:
+        message = f"{_MAX_PARKED} claims wait at this broker already: claim less often"
+        raise OverloadedError(message, retry_after_s=1.0)
+    if isinstance(operation, Wait) and leader.waits >= _MAX_WAITS:
+        message = f"{_MAX_WAITS} requests wait for jobs at this broker already: wait for fewer"
+        raise OverloadedError(message, retry_after_s=1.0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bucketq.broker.token_guard import ShownToken
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.model.operations import Claim, Request
+from bucketq.model.operations import WAITING, Request
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.refusals import refusal_of
 
@@ -101,7 +101,8 @@ class BrokerConnection:
                 self._broker.flush_archive(self, call.tag)
                 continue
             incoming = RemoteRequest(self, call, call.request, now_s)
-            if type(call.request.operation) is Claim and call.request.operation.wait_s:
+            operation = call.request.operation
+            if isinstance(operation, WAITING) and operation.wait_s:
                 self._patient[call.tag] = incoming
             self._broker.take(incoming)
 
@@ -123,7 +124,7 @@ class BrokerConnection:
             self._send(Answers(answers, self._broker.version))
 
     def show_life(self) -> None:
-        """Send a message without answers if claims of the client wait, as a sign of life."""
+        """Send a message without answers if requests of the client wait, as a sign of life."""
         if self._patient and self.is_open:
             self._send(Answers([], self._broker.version))
 

@@ -158,10 +158,17 @@ class Leader:
             return False
         return True
 
-    def forget(self, claims: list[PendingRequest]) -> None:
-        """Remove parked claims whose client is gone."""
-        for claim in claims:
-            self.committer.working.parked.discard(claim)
+    @property
+    def waits(self) -> int:
+        """How many requests wait for the end of a job."""
+        return len(self.committer.working.waits)
+
+    def forget(self, parked: list[PendingRequest]) -> None:
+        """Remove parked claims and waits whose client is gone."""
+        working = self.committer.working
+        for pending in parked:
+            if not working.parked.discard(pending):
+                working.waits.discard(pending)
 
 
 class _LeaderHooks(CommitHooks):

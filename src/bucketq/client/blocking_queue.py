@@ -59,6 +59,12 @@ class BlockingQueue(Generic[T]):
         """Add jobs, all or none, in one commit; return their ids in order."""
         return self._call(self._queue.push_many, jobs, request=request)
 
+    def push_and_wait(
+        self, kind: str, payload: T, *, timeout_s: Duration = 30.0, **options: Unpack[PushOptions]
+    ) -> Any:
+        """Add a job, wait until it is over, and return its result: ``push`` and ``wait`` in one."""
+        return self._call(self._queue.push_and_wait, kind, payload, timeout_s=timeout_s, **options)
+
     def claim(
         self,
         kinds: Names = None,
@@ -222,6 +228,21 @@ class BlockingQueue(Generic[T]):
         A queue that stays open archives by itself, ``archive_after_s`` after a job has finished.
         """
         return self._call(self._queue.flush_archive)
+
+    def wait(self, job_id: str, *, timeout_s: Duration = 30.0) -> Any:
+        """Wait until a job is over, and return its result: plain values, or None.
+
+        A broker sends the result as soon as it is committed; without one, the object is read again
+        about once a second. Jobs that have been archived are found too: the search begins in the
+        hour of the push, or a day ago if the id is your own, and ``timeout_s`` does not end it.
+
+        Raises:
+            JobFailedError: The job is dead; the error has its last failure.
+            JobCancelledError: It was cancelled.
+            JobNotFoundError: There is no such job, in the queue or in its archive.
+            TimeoutError: It was not over within ``timeout_s``. It is still in the queue.
+        """
+        return self._call(self._queue.wait, job_id, timeout_s=timeout_s)
 
     def open_consumer(self, consumer: str, *, request: str | None = None) -> ConsumerState:
         """Take over or create a consumer; the answer has its epoch and its last batch.

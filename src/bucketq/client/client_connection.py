@@ -18,7 +18,14 @@ from bucketq.commit.base import CommitterLostError
 from bucketq.commit.outcome_errors import unanswered
 from bucketq.commit.request_ids import token_of
 from bucketq.errors import AccessDeniedError, BucketQError, RejectedError, UnavailableError
-from bucketq.model.operations import Claim, Release, ReleaseMany, Request, Withdraw
+from bucketq.model.operations import (
+    WAITING,
+    Claim,
+    Release,
+    ReleaseMany,
+    Request,
+    Withdraw,
+)
 from bucketq.model.records import JobRecord
 from bucketq.rpc.messages import Answer, Call, FlushArchive, Refusal
 from bucketq.rpc.refusals import error_of
@@ -62,6 +69,12 @@ class _Pending(Struct, eq=False):
         """The claim, if it is one."""
         operation = self.request.operation if isinstance(self.request, Request) else None
         return operation if isinstance(operation, Claim) else None
+
+    @property
+    def wait_s(self) -> float:
+        """How long the broker may hold its answer back."""
+        operation = self.request.operation if isinstance(self.request, Request) else None
+        return operation.wait_s if isinstance(operation, WAITING) else 0.0
 
     @property
     def withdraw(self) -> Withdraw | None:
@@ -141,7 +154,7 @@ class ClientConnection:
         if type(operation) is ReleaseMany and not self._releases_many:
             message = f"the broker at {self.address} does not know release_many: upgrade it"
             raise NotOfferedError(message)
-        wait_s = operation.wait_s if type(operation) is Claim else 0.0
+        wait_s = operation.wait_s if isinstance(operation, WAITING) else 0.0
         try:
             return await self._call(request, timeout_s + wait_s)
         except AccessDeniedError as error:
@@ -169,11 +182,7 @@ class ClientConnection:
     def waits_since(self) -> float | None:
         """Return when the oldest call was sent that should be answered at once; None: none."""
         return min(
-            (
-                pending.asked_at
-                for pending in self._pending.values()
-                if pending.claim is None or not pending.claim.wait_s
-            ),
+            (pending.asked_at for pending in self._pending.values() if not pending.wait_s),
             default=None,
         )
 
@@ -259,7 +268,7 @@ class ClientConnection:
         if pending is None:
             return
         claim = pending.claim
-        if claim is None or not claim.wait_s:
+        if not pending.wait_s:
             took_s = self._loop.time() - pending.asked_at
             self.answers_in_s = max(took_s, _FORGET * self.answers_in_s)
         if pending.answer.done():

@@ -37,7 +37,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.operations import Claim, Request
+from bucketq.model.operations import WAITING, Request
 from bucketq.rpc.transport import CannotDialError
 
 _log = logging.getLogger("bucketq.client")
@@ -162,7 +162,7 @@ class RemoteCommitter:
     async def _try(self, request: Request, timeout_s: float) -> Any:
         loop = asyncio.get_running_loop()
         operation = request.operation
-        wait_until_s = loop.time() + (operation.wait_s if isinstance(operation, Claim) else 0.0)
+        wait_until_s = loop.time() + (operation.wait_s if isinstance(operation, WAITING) else 0.0)
         deadline_s = wait_until_s + timeout_s
         version: int | None = None
         while True:
@@ -326,9 +326,9 @@ async def _disconnect(committer: Committer) -> None:
 
 
 def _with_wait(request: Request, wait_s: float) -> Request:
-    """Return the same claim, which waits no longer than its caller does."""
+    """Return the same claim or wait, which waits no longer than its caller does."""
     operation = request.operation
-    if not isinstance(operation, Claim) or operation.wait_s <= wait_s:
+    if not isinstance(operation, WAITING) or operation.wait_s <= wait_s:
         return request
     return replace(request, operation=replace(operation, wait_s=wait_s))
 

@@ -25,6 +25,8 @@ from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.register import Register
 from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
 from bucketq.commit.parked_claims import next_due_s
+from bucketq.commit.parked_waits import ParkedWaits
+from bucketq.commit.polled_waits import PolledWaits
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.commit.upkeep.archiver import Archiver
 from bucketq.commit.upkeep.background import Background
@@ -34,6 +36,7 @@ from bucketq.commit.upkeep.spiller import Spiller
 from bucketq.commit.upkeep.tidying import tidy
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, HISTORY_READS, READS, Claim, Request
+from bucketq.model.results import Wait
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied
 from bucketq.store.backoff import RetryBackoff
@@ -80,7 +83,10 @@ class DirectCommitter:
         self._upkeep = SegmentUpkeep(submit, register, clock)
         self._large_pushes = LargePushes(register.segments, clock, self.where)
         self._history = HistoryKeeper(submit, register, clock)
-        self._history_reads = HistoryReads(register, clock)
+        self._history_reads = HistoryReads(register, clock, archive)
+        self._waits = PolledWaits(self._submit_once, self._look)
+        self._looked_at = 0
+        """The version in which the jobs of waits were last looked up."""
         self._claiming = Background()
         self._document: Document | None = None
         self._turn = asyncio.Lock()
@@ -117,6 +123,7 @@ class DirectCommitter:
         await self._history.stop()
         self.is_open = False
         self._announce()
+        await self._waits.stop(closed(self.where))
         await self._claiming.finish(self._timeout_s)
         async with self._turn:
             self._document = self._seen = None
@@ -126,6 +133,8 @@ class DirectCommitter:
         if not self.is_open:
             raise closed(self.where)
         operation = request.operation
+        if isinstance(operation, Wait):
+            return await self._waits.wait(request, timeout_s)
         if not isinstance(operation, Claim):
             return await self._submit_once(request, timeout_s)
         until = asyncio.get_running_loop().time() + operation.wait_s
@@ -239,6 +248,30 @@ class DirectCommitter:
                 attempts.may_have_landed_since(base_version)
             await race.wait()
 
+    async def _look(self, waits: ParkedWaits) -> bool:
+        """Answer the waits whose jobs are over; return whether the object has changed."""
+        async with self._turn:
+            document, self._document = self._document, None
+            document = await (
+                self._register.load() if document is None else self._register.refresh(document)
+            )
+            self._document = document
+            if self._looked_at == self._register.version:
+                return False
+            try:
+                for pending in waits.take_over(document.state):
+                    waits.add(pending)  # Unless it is answered, it waits on.
+                    request, now = pending.request, self._clock.now()
+                    applied = await apply_reading(self._register, document.state, request, now)
+                    if applied.answer is not None or applied.error is not None:
+                        waits.discard(pending)
+                        pending.resolve(applied.answer, applied.error)
+            except StaleStateError:
+                self._document = None
+            else:
+                self._looked_at = self._register.version
+        return True
+
     async def _apply(self, document: Document, request: Request, looked_s: float) -> Applied:
         state = document.state
         self._seen = state
@@ -268,7 +301,8 @@ class DirectCommitter:
         return self._document.state if self._document else self._seen
 
     def _announce(self) -> None:
-        """Wake claims that wait in this process."""
+        """Wake claims and waits of this process."""
+        self._waits.announce()
         self._changed.set()
         self._changed = asyncio.Event()
         self._poll_s = _FIRST_POLL_S

@@ -89,7 +89,7 @@ class GroupCommitter:
         self._spiller = Spiller(submit, register.segments, clock, self.where)
         self._upkeep = SegmentUpkeep(submit, register, clock)
         self._history = HistoryKeeper(submit, register, clock)
-        self._history_reads = HistoryReads(register, clock)
+        self._history_reads = HistoryReads(register, clock, archive)
         self._wake = asyncio.Event()
         self._cold = ColdReads(register)
         self._large_pushes = LargePushes(register.segments, clock, self.where)

@@ -13,6 +13,7 @@ from typing import cast
 
 from msgspec import Raw
 
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.codec.gone_vector import decode_vector
@@ -41,9 +42,12 @@ from bucketq.model.history import (
 )
 from bucketq.model.indexes.segments import Gone, SegmentRecord
 from bucketq.model.records import JobRecord
+from bucketq.model.results import FindArchived, JobEnd
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError
+
+HistoryRead = ReadChanges | ReadCopy | FindArchived
 
 _PAGE_BYTES = 1 << 20
 """How many bytes of rows an answer has, or one row: as much as a message carries at once."""
@@ -233,12 +237,13 @@ class HistoryReader:
 
 
 class HistoryReads:
-    """Reads of the history that a committer answers for others, beside its commits."""
+    """Reads of history and archive that a committer answers for others, beside its commits."""
 
-    def __init__(self, register: Register, clock: Clock) -> None:
-        """Read beside a register that writes."""
+    def __init__(self, register: Register, clock: Clock, archive: ArchiveWriter | None) -> None:
+        """Read beside a register that writes, and an archive."""
         self._register = register
         self._clock = clock
+        self._archive = archive
         self._background = Background()
         self._reader: HistoryReader | None = None
         self._turn = asyncio.Semaphore(_AT_ONCE)
@@ -249,13 +254,18 @@ class HistoryReads:
     ) -> None:
         """Answer a request, unless it is refused now or when the answer is there."""
         if self._waiting >= _MOST_WAITING:
-            message = f"{self._waiting} reads of the history wait already: try again in a moment"
+            message = f"{self._waiting} reads of history or archive wait already: try again later"
             pending.resolve(None, OverloadedError(message, retry_after_s=1.0))
             return
         self._background.start(self._answer(pending, refusal))
 
-    async def read(self, operation: ReadChanges | ReadCopy) -> ChangePage | CopyPart:
+    async def read(self, operation: HistoryRead) -> ChangePage | CopyPart | JobEnd:
         """Answer a read of this process."""
+        if isinstance(operation, FindArchived):
+            # Most processes never look for an archived job.
+            from bucketq.commit.archive_search import find_end  # noqa: PLC0415
+
+            return await find_end(self._archive, self._clock, operation.job)
         if self._reader is None:
             self._reader = HistoryReader(self._register, self._clock)
         return await self._reader.answer(operation)
@@ -272,7 +282,7 @@ class HistoryReads:
             async with self._turn:
                 error, answer = refusal(pending), None
                 if error is None and not pending.is_resolved:
-                    operation = cast("ReadChanges | ReadCopy", pending.request.operation)
+                    operation = cast("HistoryRead", pending.request.operation)
                     answer = await self.read(operation)
                     error = refusal(pending)  # The token may have been revoked meanwhile.
                 pending.resolve(None if error else answer, error)

@@ -14,7 +14,7 @@ from typing import Any
 
 from bucketq.errors import OverloadedError
 from bucketq.model.numbered_batches import Publish, ReadBatch
-from bucketq.model.operations import CLAIMS, Claim, List, Push, ReadSnapshot, Request
+from bucketq.model.operations import CLAIMS, WAITING, List, Push, ReadSnapshot, Request
 from bucketq.model.transitions import Applied
 
 MAX_PENDING = 20_000
@@ -43,8 +43,8 @@ class PendingRequest:
         self.applied: Applied | None = None
         self.size_bytes = _size_bytes(request)
         operation = request.operation
-        self.until = now_s + operation.wait_s if type(operation) is Claim else 0.0
-        """How long a claim may be parked."""
+        self.until = now_s + operation.wait_s if isinstance(operation, WAITING) else 0.0
+        """How long a claim or a wait may be parked."""
         self.expires_at = inf
         """When its client stops waiting, by the loop's time, if that is known."""
 

@@ -133,7 +133,7 @@ class StallWatch:
         self._backlog.remove(done)
         for read in done:
             if read.applied is not None:
-                read.resolve(read.applied.answer, read.applied.error)
+                self._working.answer_applied(read, read.applied)
 
     async def _give_reasons(self) -> None:
         """Answer clients shortly before they give up; their requests are committed all the same."""

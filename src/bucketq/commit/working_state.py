@@ -24,12 +24,14 @@ from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.register import Settled
 from bucketq.commit.outcome_errors import not_durable, rejected_repeat
 from bucketq.commit.parked_claims import ParkedClaims, next_due_s
+from bucketq.commit.parked_waits import ParkedWaits, is_open
 from bucketq.commit.pending_requests import Backlog, PendingRequest
 from bucketq.commit.reading import look_up_in_turns, reads_among
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import BucketQError, CorruptStateError, NotDurableError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError
 from bucketq.model.operations import CLAIMS, Claim, Request, Withdraw
+from bucketq.model.results import Wait
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from bucketq.store.resolve_write import Verdict
@@ -70,8 +72,9 @@ class WorkingState:
         """When the object was last known to be what is in memory, by the loop's time."""
         self.backlog = Backlog()
         self.parked = ParkedClaims()
+        self.waits = ParkedWaits()
         self.is_closing = False
-        """Whether claims are no longer parked."""
+        """Whether claims and waits are no longer parked."""
         self._reading_for_parked = False
         """Whether rows are being read that parked claims need."""
 
@@ -103,6 +106,8 @@ class WorkingState:
         self.looked_at = looked_s
         self._hooks.check(document)
         self.document = document
+        for wait in self.waits.take_over(document.state):
+            self.backlog.add(wait)
         for pending in list(self.backlog.batch):
             if self.document is document:
                 self._apply(pending, document)
@@ -119,6 +124,8 @@ class WorkingState:
                 self._answer_expired()
         if self.document is not document:
             return False
+        if self.waits:
+            self._wake_waits(document)
         self.backlog.send()
         return True
 
@@ -171,6 +178,8 @@ class WorkingState:
         """When there is something to do without a request, by the loop's time."""
         state = self.state
         times = [self._hooks.next_look_s(self.looked_at), self._hooks.next_duty_s(state)]
+        if self.waits:
+            times += [self.looked_at + _LOOK_S, self.waits.next_expiry()]
         if self.parked:
             times += [self.looked_at + _LOOK_S, self.parked.next_expiry()]
             due_s = next_due_s(state, self._clock.now())
@@ -184,7 +193,7 @@ class WorkingState:
         # neither of the two would be due.
         now_s = asyncio.get_running_loop().time()
         look_s = self._hooks.next_look_s(self.looked_at)
-        is_for_parked = bool(self.parked) and now_s >= self.looked_at + _LOOK_S
+        is_for_parked = bool(self.parked or self.waits) and now_s >= self.looked_at + _LOOK_S
         return is_for_parked or (look_s is not None and now_s >= look_s)
 
     def answer_in_flight(self, error: BucketQError | None) -> None:
@@ -197,7 +206,40 @@ class WorkingState:
             if error is not None or applied is None:
                 self._answer(pending, None, error)
             else:
-                pending.resolve(applied.answer, applied.error)
+                self.answer_applied(pending, applied)
+
+    def answer_applied(self, pending: PendingRequest, applied: Applied) -> None:
+        """Answer a request whose effect is durable; park a wait for a job that is not over."""
+        is_over = applied.answer is not None or applied.error is not None
+        if is_over or type(pending.request.operation) is not Wait or not self._may_wait(pending):
+            pending.resolve(applied.answer, applied.error)
+        else:
+            self.waits.add(pending)
+
+    def _park_wait(self, pending: PendingRequest, state: State) -> None:
+        """Park a read that waits for a job that is not over, without a look at the object.
+
+        If another process has ended the job, or what is in memory is lost, the object is read, and
+        all waits are looked up in it.
+        """
+        wait = pending.request.operation
+        if isinstance(wait, Wait) and is_open(state, wait.job) and self._may_wait(pending):
+            self.backlog.drop(pending)
+            self.waits.add(pending)
+
+    def _may_wait(self, pending: PendingRequest) -> bool:
+        """Whether a claim or a wait can be parked for some more time."""
+        if self.is_closing or pending.is_resolved:
+            return False
+        return pending.until > asyncio.get_running_loop().time()
+
+    def _wake_waits(self, document: Document) -> None:
+        """Read the jobs of waits that this batch changes; answer the waits whose time is over."""
+        for wait in self.waits.take_changed(document.state.changes):
+            self.backlog.add(wait)
+            self._apply(wait, document)
+        for wait in self.waits.take_expired(asyncio.get_running_loop().time()):
+            wait.resolve(None, None)
 
     def _answer(self, pending: PendingRequest, answer: Any, error: Exception | None) -> None:
         """Answer a request; if it is rejected, an earlier try may still have landed."""
@@ -207,7 +249,7 @@ class WorkingState:
 
     def answer_all(self, error_for: Callable[[PendingRequest], Exception]) -> None:
         """Answer every pending request with an error."""
-        left = [*self.backlog.clear(), *self.parked]
+        left = [*self.backlog.clear(), *self.parked, *self.waits.take_all()]
         self._reading_for_parked = False
         self.parked = ParkedClaims()
         for pending in left:
@@ -217,9 +259,9 @@ class WorkingState:
             pending.resolve(None, error)
 
     def send_away(self, error: Exception) -> None:
-        """Answer the parked claims with an error."""
+        """Answer the parked claims and waits with an error."""
         parked, self.parked = self.parked, ParkedClaims()
-        for pending in parked:
+        for pending in (*parked, *self.waits.take_all()):
             pending.resolve(None, error)
 
     def _start_over(self, document: Document, looked_s: float) -> None:
@@ -338,6 +380,7 @@ class WorkingState:
             return
         operation = pending.request.operation
         if type(operation) in self._hooks.reads:
+            self._park_wait(pending, document.state)
             return
         try:
             if type(operation) in CLAIMS:
@@ -365,8 +408,7 @@ class WorkingState:
 
     def _park(self, pending: PendingRequest, claim: Claim) -> None:
         """Park a claim that found nothing, if it may wait."""
-        may_wait = claim.wait_s and not self.is_closing and not pending.is_resolved
-        if may_wait and pending.until > asyncio.get_running_loop().time():
+        if claim.wait_s and self._may_wait(pending):
             self.backlog.drop(pending)
             self.parked.add(pending)
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from bucketq.base32 import crockford
+from bucketq.base32 import crockford, number_of
 
 TIME_LENGTH = 10
+ID_LENGTH = 26
 _HASH_BYTES = 10
 _HASHES = 2**80
 _FOUR = 2**20
@@ -68,6 +69,13 @@ def made_by(session: str, number: int) -> frozenset[str]:
 def is_made_by(made: frozenset[str], job: str) -> bool:
     """Whether an id follows from the request that ``made`` stands for."""
     return job[TIME_LENGTH:-4] in made
+
+
+def made_at(job: str) -> int | None:
+    """Return when the request of a job was made, in milliseconds; None: its id is a user's own."""
+    if len(job) != ID_LENGTH or number_of(job) is None:
+        return None
+    return number_of(job[:TIME_LENGTH])
 
 
 def _first(session: str, number: int, index: int = 0) -> int:

@@ -36,6 +36,7 @@ from bucketq.model.numbered_batches import (
 )
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Status
 from bucketq.model.reservations import RESERVATIONS, AnyReservation
+from bucketq.model.results import AnyWait, FindArchived, Wait
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 
@@ -351,17 +352,20 @@ AnyOperation = (
     | ForgetHistory
     | ReadChanges
     | ReadCopy
+    | AnyWait
 )
-
 
 CLAIMS = (Claim, ClaimBatch)
 """Operations that hand out jobs."""
 
-READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot, ReadTokens, ReadBatch, ReadConsumers)
+WAITING = (Claim, Wait)
+"""Operations that a committer may park, for up to ``wait_s``."""
+
+READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot, ReadTokens, ReadBatch, ReadConsumers, Wait)
 """Operations that change nothing."""
 
-HISTORY_READS = (ReadChanges, ReadCopy)
-"""Reads of the history, most of which is not in the state: committers answer them by themselves."""
+HISTORY_READS = (ReadChanges, ReadCopy, FindArchived)
+"""Reads of what is not in the state: committers answer them by themselves."""
 
 REPEATABLE = (
     *READS,

@@ -20,7 +20,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model import check, history, request_digest, reservations
+from bucketq.model import check, history, request_digest, reservations, results
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.base import Operation
@@ -100,6 +100,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     history.ForgetHistory: history_changes.forget_history,
     ops.ReadOutbox: archiving.read_outbox,
     ops.Get: reads.get,
+    results.Wait: reads.wait,
     ops.List: reads.page,
     ops.ReadStats: reads.stats,
     ops.ReadSnapshot: reads.snapshot,

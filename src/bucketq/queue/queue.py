@@ -40,6 +40,7 @@ from bucketq.queue.batch_verbs import BatchVerbs
 from bucketq.queue.history_verbs import HistoryVerbs
 from bucketq.queue.job import Job, JobPage
 from bucketq.queue.new_jobs import JobSpec, PushOptions, new_job
+from bucketq.queue.result_verbs import ResultVerbs
 from bucketq.queue.sender import Sender
 from bucketq.queue.token_verbs import TokenVerbs
 
@@ -53,7 +54,7 @@ _ANY_TAGS = Settings(max_tags=2**31)
 """A filter may name any number of tags."""
 
 
-class Queue(BatchVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]):
+class Queue(BatchVerbs[T], ResultVerbs, TokenVerbs, HistoryVerbs, Generic[T]):
     """A queue of jobs whose payloads are ``T``.
 
     A verb that changes something returns when the change is durable, and not before. Every
@@ -140,6 +141,18 @@ class Queue(BatchVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]):
             return []
         answer = await self._sender.send_as(request_id, ops.Push(jobs=new))
         return list(map(as_job_id, answer))
+
+    async def push_and_wait(
+        self,
+        kind: str,
+        payload: T,
+        *,
+        timeout_s: Duration = 30.0,
+        **options: Unpack[PushOptions],
+    ) -> Any:
+        """Add a job, wait until it is over, and return its result: ``push`` and ``wait`` in one."""
+        seconds(timeout_s, "timeout_s")
+        return await self.wait(await self.push(kind, payload, **options), timeout_s=timeout_s)
 
     async def claim(
         self,

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from bucketq.model import history, numbered_batches
+from bucketq.model import history, numbered_batches, results
 from bucketq.model import operations as ops
 from bucketq.model.operations import Request
 
@@ -59,6 +59,8 @@ OFFERED = (
     history.ReadChanges,
     history.ReadCopy,
     history.ForgetHistory,
+    results.Wait,
+    results.FindArchived,
 )
 """Operations that clients may send. The others are used by brokers only."""
 

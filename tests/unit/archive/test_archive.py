@@ -282,3 +282,26 @@ async def test_a_file_queue_of_any_name_archives(tmp_path: Path, name: str) -> N
 def test_the_hours_of_a_range_are_those_that_it_touches() -> None:
     hours = list(hours_between(NOON + timedelta(minutes=59), NOON + timedelta(hours=2)))
     assert hours == [NOON, NOON + timedelta(hours=1)]
+
+
+async def test_a_job_is_found_by_its_id_and_no_further_hour_is_listed() -> None:
+    store = Watched()
+    writer = ArchiveWriter(store, LAYOUT)
+    for hour in range(4):
+        at = NOON + timedelta(hours=hour)
+        jobs = [finished(name, at, seq=hour + 1) for name in ("used-again", f"at-{hour}")]
+        await writer.write([(job, None) for job in jobs], version=hour + 1)
+    reader, until = writer.reader(), NOON + timedelta(hours=4)
+    store.listed.clear()
+    found = await reader.find("at-1", NOON, until)
+    assert found is not None
+    assert found.finished_at == NOON + timedelta(hours=1)
+    assert LAYOUT.hour_prefix(until - timedelta(hours=1)) in store.listed, "a day is listed at once"
+    newest = await reader.find("used-again", NOON, until, newest=True)
+    assert newest is not None
+    assert newest.seq == 4
+    oldest = await reader.find("used-again", NOON, until)
+    assert oldest is not None
+    assert oldest.seq == 1
+    assert await reader.find("at", NOON, until) is None
+    assert await reader.find("at-0", NOON + timedelta(hours=1), until) is None

@@ -86,3 +86,13 @@ async def test_a_missing_file_that_the_log_names_is_reported() -> None:
     await store.delete(key)
     with pytest.raises(CorruptStateError, match="is missing"):
         await names(store)
+
+
+@pytest.mark.parametrize("when", ["before_list", "after_list", "before_get"])
+async def test_a_job_is_found_beside_a_compaction(when: str) -> None:
+    store = Meddled()
+    await archive(store, 1, *(finished(name) for name in "abc"))
+    setattr(store, when, True)
+    found = await ArchiveReader(store, LAYOUT).find("b", NOON, NOON + timedelta(hours=1))
+    assert found is not None
+    assert found.id == "b"

@@ -16,6 +16,7 @@ from bucketq.errors import (
     KeyConflictError,
     UnavailableError,
 )
+from bucketq.model.job_ids import JobId
 from bucketq.model.state import RING_LENGTH
 from bucketq.queue.new_jobs import JobSpec
 from tests.unit.commit.worlds import (
@@ -240,7 +241,7 @@ async def test_a_cancelled_push_does_not_affect_other_callers() -> None:
             task.cancel()
         gate.open()
         answers = await asyncio.gather(*in_flight, *collecting, return_exceptions=True)
-        assert [type(answer) for answer in answers].count(str) == 4
+        assert [type(answer) for answer in answers].count(JobId) == 4
         assert isinstance(answers[1], asyncio.CancelledError)
         stored = await world.ids()
         assert all(answer in stored for answer in answers if isinstance(answer, str))

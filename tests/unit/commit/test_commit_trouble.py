@@ -21,6 +21,7 @@ from bucketq.errors import (
 )
 from bucketq.model import transitions
 from bucketq.model.base import NewJob, Operation
+from bucketq.model.job_ids import JobId
 from bucketq.model.operations import Push, ReadStats
 from tests.unit.commit.worlds import (
     KEY,
@@ -77,11 +78,11 @@ async def test_a_fault_inside_apply_fails_only_the_request_that_met_it(
         gate.open()
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(answer) for answer in answers] == [
-            str,
+            JobId,
             ZeroDivisionError,
-            str,
+            JobId,
             ZeroDivisionError,
-            str,
+            JobId,
         ]
         assert await world.ids() == [answer for answer in answers if isinstance(answer, str)]
         assert not (await world.state()).paused
@@ -106,7 +107,7 @@ async def test_a_fault_that_comes_when_requests_are_applied_again_fails_only_its
         answers = await asyncio.gather(
             *(queue.push(kind, 1) for kind in ("mail", "poison", "mail")), return_exceptions=True
         )
-        assert [type(answer) for answer in answers] == [str, ZeroDivisionError, str]
+        assert [type(answer) for answer in answers] == [JobId, ZeroDivisionError, JobId]
         assert len(await world.ids()) == 3
 
 

@@ -12,6 +12,7 @@ from bucketq.model import operations as ops
 from bucketq.model.base import Operation
 from bucketq.model.effects.access import may, right_of
 from bucketq.model.effects.operators import is_untidy
+from bucketq.model.results import Wait
 from bucketq.model.tokens import RIGHTS, TokenInfo, token_digest
 from tests.unit.model.driver import START, Driver, new_job
 
@@ -253,7 +254,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
     },
     "read": {
         *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, numbered_batches.ReadConsumers),
-        *ops.HISTORY_READS,
+        *(*ops.HISTORY_READS, Wait),
     },
 }
 

@@ -46,6 +46,7 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.records import STATUSES, Backoff, JobRecord
+from bucketq.model.results import Wait
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from tests.unit.model.driver import START
@@ -368,10 +369,18 @@ class QueueMachine(OperatorRules):
     def read(self, number: int, kinds: tuple[str, ...], status: Any) -> None:
         job_id = chosen(self.ids, number)
         found = apply(self.state, Request(Get(job=job_id)), self.now)
+        end = apply(self.state, Request(Wait(job=job_id)), self.now)
         if job_id in self.reference.jobs:
-            assert row_of(found.answer) == self.reference.jobs[job_id]
+            row = self.reference.jobs[job_id]
+            assert row_of(found.answer) == row
+            is_over = row["status"] in ("done", "dead")
+            assert (end.answer is not None) == is_over
+            if is_over:
+                answer = (end.answer.outcome, bytes(end.answer.result), end.answer.result_encoding)
+                assert answer == (row["outcome"], row["result"], row["result_encoding"])
         else:
             assert found.error is not None
+            assert end.error is not None
         page = apply(self.state, Request(List(statuses=(status,), kinds=kinds, limit=2)), self.now)
         rows = [
             row for row in self.reference.with_status(status) if row["kind"] in (kinds or KINDS)

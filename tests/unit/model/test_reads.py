@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bucketq.codec import segment_index
-from bucketq.errors import JobNotFoundError, UnavailableError
+from bucketq.errors import InvalidRequestError, JobNotFoundError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.segments import Block
 from bucketq.model.operations import (
@@ -20,6 +20,7 @@ from bucketq.model.operations import (
     Request,
 )
 from bucketq.model.records import BrokerRecord
+from bucketq.model.results import Wait
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import START, Driver
@@ -41,7 +42,10 @@ def queue() -> Driver:
     return queue
 
 
-@pytest.mark.parametrize("operation", [Get(job="w1"), List(), ReadStats(), ReadSnapshot()])
+@pytest.mark.parametrize(
+    "operation",
+    [Get(job="w1"), List(), ReadStats(), ReadSnapshot(), Wait(job="w1"), Wait(job="done")],
+)
 def test_reading_changes_nothing_and_is_not_remembered(
     queue: Driver, operation: AnyOperation
 ) -> None:
@@ -54,6 +58,17 @@ def test_reading_changes_nothing_and_is_not_remembered(
 def test_a_job_is_read_by_its_id(queue: Driver) -> None:
     assert queue.ok(Get(job="running")) == queue.job("running")
     assert "'j9'" in queue.refused(Get(job="j9"), JobNotFoundError)
+
+
+def test_a_wait_reads_how_a_job_ended_if_it_is_over(queue: Driver) -> None:
+    for job_id in ("w1", "w2", "running"):
+        assert queue.ok(Wait(job=job_id, wait_s=5.0)) is None
+    for job_id, outcome in (("done", "completed"), ("cancelled", "cancelled"), ("dead1", None)):
+        end, job = queue.ok(Wait(job=job_id)), queue.job(job_id)
+        assert (end.id, end.seq, end.status, end.outcome) == (job.id, job.seq, job.status, outcome)
+        assert (end.result, end.error) == (job.result, job.errors[-1] if job.errors else None)
+    assert "'j9'" in queue.refused(Wait(job="j9"), JobNotFoundError)
+    queue.refused(Wait(job="w1", wait_s=-1.0), InvalidRequestError)
 
 
 def ids(page: Page) -> list[str]:

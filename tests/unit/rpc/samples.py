@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from bucketq.model import history, numbered_batches
+from bucketq.model import history, numbered_batches, results
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
+from bucketq.model.job_ids import KnownJobId
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord
 from bucketq.model.settings import Settings
@@ -109,6 +110,9 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     history.ReadCopy(version=0),
     history.ReadCopy(version=2**40, at="2026-01-01T00:00:00+00:00", part=3),
     history.ForgetHistory(before=7),
+    results.Wait(job=""),
+    results.Wait(job="größe", wait_s=3600.0),
+    results.FindArchived(job="j1"),
     FlushArchive(),
     ops.GrantToken(id="", name="", digest="", rights=()),
     ops.GrantToken(
@@ -249,9 +253,22 @@ HELD = structs.replace(WAITING, status="running", lease="l1", worker="w", lease_
 CONSUMER = numbered_batches.ConsumerInfo(name="größe", epoch=3, batch=7, pending=2, at=NOON)
 IDLE_CONSUMER = numbered_batches.ConsumerInfo(name="idle", epoch=1, at=NOON)
 
+DEAD_END = results.JobEnd(
+    id="größe",
+    seq=2**62,
+    status="dead",
+    outcome="dead",
+    error=Failure(NOON, 3, "failed", "boom", "w"),
+    result=Raw(b'"AA=="'),
+    result_encoding="base64",
+)
 ANSWERS: tuple[tuple[str, Any], ...] = (
     ("push", ()),
     ("push", ("j1", "j2")),
+    ("push", ("j1", KnownJobId("j2"))),
+    ("wait", None),
+    ("wait", results.JobEnd(id="j1", seq=1, status="done", outcome="completed")),
+    ("find_archived", DEAD_END),
     ("claim", ()),
     ("claim", (WAITING, DONE)),
     ("heartbeat", ()),

@@ -12,6 +12,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "producers": {
         "push": "Push a job and print its id; with --bulk, one job per line.",
         "import": "Push jobs from a file or another queue.",
+        "wait": "Wait until a job is over and print its result.",
     },
     "workers": {
         "work": "Run a worker: claim jobs and call their handlers.",

@@ -18,6 +18,7 @@ from bucketq.model import check
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.operations import Configure, GrantToken, ReadTokens, RevokeToken
+from bucketq.model.results import Wait
 from bucketq.model.state import State
 from bucketq.model.tokens import MAX_TOKEN_NAME, RIGHTS, Right, TokenInfo, TokenRecord
 
@@ -27,7 +28,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _OPERATIONS: dict[Right, tuple[type, ...]] = {
     "push": (ops.Push, batches.Publish),
     "read": (
-        *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, batches.ReadConsumers),
+        *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, batches.ReadConsumers, Wait),
         *ops.HISTORY_READS,
     ),
     "claim": (

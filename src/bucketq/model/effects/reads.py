@@ -15,6 +15,7 @@ from bucketq.model.indexes.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import STATUSES, JobRecord
+from bucketq.model.results import JobEnd, Wait, end_of
 from bucketq.model.state import State
 
 _SCAN_JOBS = 2000
@@ -29,6 +30,15 @@ def get(state: State, operation: Get, _now: datetime) -> JobRecord:
     if job is None:
         raise not_found(operation.job)
     return job
+
+
+def wait(state: State, operation: Wait, _now: datetime) -> JobEnd | None:
+    """Read how a job ended; None: it is not over."""
+    check.delay(operation.wait_s, "wait_s")
+    job = state.find_job(operation.job)
+    if job is None:
+        raise not_found(operation.job)
+    return end_of(job)
 
 
 def not_found(job_id: str) -> JobNotFoundError:

@@ -22,6 +22,7 @@ from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, 
 from bucketq.model.operations import Page, Pulse, Snapshot
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import JobRecord
+from bucketq.model.results import JobEnd
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import Answer, Refusal
@@ -212,6 +213,16 @@ def _read_pulses(sent: pb.Pulses) -> tuple[Pulse, ...]:
     return tuple([Pulse(pulse.job, pulse.held, pulse.cancel_requested) for pulse in sent.pulses])
 
 
+def _write_waited(sent: pb.Waited, end: JobEnd | None) -> int:
+    if end is not None:
+        sent.json = encode(end)
+    return len(sent.json)
+
+
+def _read_waited(sent: pb.Waited) -> JobEnd | None:
+    return decode(sent.json, JobEnd) if sent.json else None
+
+
 _OUTCOMES = {
     "push": "pushed",
     "claim": "claimed",
@@ -247,6 +258,8 @@ _OUTCOMES = {
     "read_changes": "change_page",
     "read_copy": "copy_part",
     "forget_history": "count",
+    "wait": "waited",
+    "find_archived": "waited",
 }
 """The field of an answer, by the verb of its call."""
 
@@ -275,5 +288,6 @@ _CODECS: dict[str, _Codec] = {
     "published": _single("fresh"),
     "change_page": _document(ChangePage),
     "copy_part": _document(CopyPart),
+    "waited": (_write_waited, _read_waited),
 }
 """How each field of an answer is encoded and decoded."""

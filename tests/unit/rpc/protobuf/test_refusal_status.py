@@ -21,6 +21,8 @@ CODES = {
     "OverloadedError": "RESOURCE_EXHAUSTED",
     "KeyConflictError": "ALREADY_EXISTS",
     "JobNotFoundError": "NOT_FOUND",
+    "JobFailedError": "FAILED_PRECONDITION",
+    "JobCancelledError": "FAILED_PRECONDITION",
     "LeaseLostError": "FAILED_PRECONDITION",
     "JobGoneError": "FAILED_PRECONDITION",
     "AccessDeniedError": "PERMISSION_DENIED",

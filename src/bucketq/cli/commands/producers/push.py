@@ -47,6 +47,9 @@ RunAt = Annotated[str | None, option("--run-at TIME", "Run at this time or later
 MaxAttempts = Annotated[
     int | None, option("--max-attempts", "Attempts allowed, if not as in the settings.")
 ]
+Wait = Annotated[
+    str | None, option("--wait DURATION", "Wait for the result and print it instead of the id.")
+]
 Tags = Annotated[list[str] | None, option("--tag -t NAME=VALUE", "A tag; may be repeated.")]
 
 
@@ -69,6 +72,7 @@ async def run(  # noqa: PLR0913 - each is an option
     batch: Batch = None,
     progress: ProgressPath = None,
     restart: Restart = False,
+    wait: Wait = None,
     request: Request = None,
 ) -> int:
     """Push a job and print its id; with --bulk, one job per line.
@@ -94,6 +98,7 @@ async def run(  # noqa: PLR0913 - each is an option
         echo '{"to": "ada@example.org"}' | bucketq push file:///srv/jobs/queue.json email
         bucketq push file:///srv/jobs/queue.json thumbnail --file picture.png --as bytes
         bucketq push file:///srv/jobs/queue.json email --delay 15m --key ada --file mail.json
+        bucketq push file:///srv/jobs/queue.json report '{"year": 2026}' --wait 5m
         bucketq push file:///srv/jobs/queue.json email --bulk --file payloads.jsonl
         bucketq push s3://bucket/jobs/queue.json --bulk --file jobs.jsonl --batch 5000
     """
@@ -107,20 +112,26 @@ async def run(  # noqa: PLR0913 - each is an option
     if bulk:
         _refuse_file_as_kind(kind if payload is None else payload, file)
         given = {"the payload": payload, "--id": job_id, "--key": key, "--request": request}
-        _refuse_single(given | {"--as": None if encoding == "json" else encoding})
+        given |= {"--wait": wait, "--as": None if encoding == "json" else encoding}
+        _refuse_single(given)
         defaults = options | {"kind": kind, "priority": priority or None}
         plan = {"progress": progress, "restart": restart, "batch_jobs": batch}
         return await _push_bulk(out, url, file or Path(STDIN), defaults, plan)
     if progress is not None or restart:
         raise InvalidRequestError("--progress and --restart need --bulk")
     value = _read_payload(payload, file, encoding)
-    return await _push_one(
-        out, url, kind, value, options | {"id": job_id, "key": key, "request": request}
-    )
+    wait_s = None if wait is None else parse_duration(wait, "--wait")
+    options |= {"id": job_id, "key": key, "request": request}
+    return await _push_one(out, url, kind, value, wait_s, options)
 
 
 async def _push_one(
-    out: Output, url: str, kind: str | None, payload: Any, options: dict[str, Any]
+    out: Output,
+    url: str,
+    kind: str | None,
+    payload: Any,
+    wait_s: float | None,
+    options: dict[str, Any],
 ) -> int:
     if kind is None:
         raise InvalidRequestError("name the kind of the job: bucketq push URL KIND PAYLOAD")
@@ -133,6 +144,11 @@ async def _push_one(
         )
     async with open_queue(url, out.timeout_s, create=True) as queue:
         pushed = await queue.push(kind, payload, **options)
+        if wait_s is not None:
+            from bucketq.cli.commands.producers.wait import print_result
+
+            out.note(f"pushed {pushed}")
+            return await print_result(out, queue, pushed, wait_s)
     out.result(pushed, {"id": str(pushed)})
     return 0
 

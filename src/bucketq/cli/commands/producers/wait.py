@@ -1,0 +1,39 @@
+"""``bucketq wait``: wait for the result of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bucketq.cli.opening import open_queue
+from bucketq.cli.parameters import JobId, Url
+from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.output import Output
+from bucketq.queue.queue import Queue
+
+
+async def run(out: Output, *, url: Url, job: JobId) -> int:
+    """Wait until a job is over and print its result.
+
+    It waits for as long as --timeout allows. The result is printed as JSON, bytes as base64. Exit
+    code 4: the job is dead or was cancelled. Exit code 3: there is no such job, in the queue or in
+    its archive, or it is not over yet.
+
+    Examples:
+        bucketq wait file:///srv/jobs/queue.json 01KG9MFMM0PWD5ARV0FP67PJ7K
+        bucketq wait s3://bucket/jobs/queue.json my-job --timeout 10m | jq .url
+    """
+    async with open_queue(url, out.timeout_s) as queue:
+        return await print_result(out, queue, job, out.timeout_s)
+
+
+async def print_result(out: Output, queue: Queue[Any], job_id: str, timeout_s: float) -> int:
+    """Wait for a job and print its result; return the exit code."""
+    try:
+        result = await queue.wait(job_id, timeout_s=timeout_s)
+    except TimeoutError as error:
+        out.note(str(error))
+        return exit_codes.NOTHING
+    out.result(msgspec.json.encode(result).decode(), {"id": str(job_id), "result": result})
+    return exit_codes.OK

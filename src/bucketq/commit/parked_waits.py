@@ -1,0 +1,109 @@
+"""``ParkedWaits``: requests that wait until a job is over.
+
+They cost nothing until a commit changes their job: the committer looks up the jobs that a commit
+changes, not the waits that are parked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from typing import cast
+
+from bucketq.commit.pending_requests import PendingRequest
+from bucketq.model.results import Wait
+from bucketq.model.state import Change, State
+
+_SWEEP_ABOVE = 64
+"""How many timers of waits that were answered are kept: sweeping fewer is not worth a sort."""
+
+_Timer = tuple[float, int, PendingRequest]
+
+
+class ParkedWaits:
+    """The parked waits of one queue."""
+
+    def __init__(self) -> None:
+        self._by_job: dict[str, dict[int, PendingRequest]] = {}
+        self._timers: list[_Timer] = []
+        self._numbers: dict[int, int] = {}
+        """The number of each wait, by its identity."""
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[PendingRequest]:
+        """Job by job."""
+        for waits in self._by_job.values():
+            yield from waits.values()
+
+    def add(self, pending: PendingRequest) -> None:
+        """Park a wait."""
+        self._next += 1
+        self._numbers[id(pending)] = self._next
+        self._by_job.setdefault(_job_of(pending), {})[self._next] = pending
+        heappush(self._timers, (pending.until, self._next, pending))
+        if len(self._timers) > 2 * len(self._numbers) + _SWEEP_ABOVE:
+            self._timers = sorted(timer for timer in self._timers if self._is_parked(timer))
+
+    def discard(self, pending: PendingRequest) -> None:
+        """Remove a wait, if it is parked here."""
+        number = self._numbers.pop(id(pending), None)
+        if number is None:
+            return
+        job = _job_of(pending)
+        del self._by_job[job][number]
+        if not self._by_job[job]:
+            del self._by_job[job]
+
+    def take_changed(self, changes: Iterable[Change]) -> list[PendingRequest]:
+        """Remove and return the waits for jobs that were changed."""
+        by_job = self._by_job
+        changed = dict.fromkeys(row for table, row in changes if table == "jobs" and row in by_job)
+        return self._take(changed)
+
+    def take_over(self, state: State) -> list[PendingRequest]:
+        """Remove and return the waits for jobs that may be over in a state that was just read.
+
+        A job that is not in the object itself may wait in a segment, or have left the queue.
+        """
+        return self._take([job for job in self._by_job if not is_open(state, job)])
+
+    def take_all(self) -> list[PendingRequest]:
+        """Remove and return all waits."""
+        return self._take(list(self._by_job))
+
+    def take_expired(self, now_s: float) -> list[PendingRequest]:
+        """Remove and return the waits whose time is over."""
+        expired = []
+        while (expiry_s := self.next_expiry()) is not None and expiry_s <= now_s:
+            pending = heappop(self._timers)[2]
+            self.discard(pending)
+            expired.append(pending)
+        return expired
+
+    def next_expiry(self) -> float | None:
+        """Return when the time of the next wait is over, or None."""
+        while self._timers and not self._is_parked(self._timers[0]):
+            heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def _take(self, jobs: Iterable[str]) -> list[PendingRequest]:
+        taken = [pending for job in jobs for pending in self._by_job.pop(job).values()]
+        for pending in taken:
+            del self._numbers[id(pending)]
+        return taken
+
+    def _is_parked(self, timer: _Timer) -> bool:
+        return self._numbers.get(id(timer[2])) == timer[1]
+
+
+def is_open(state: State, job_id: str) -> bool:
+    """Whether a job is known not to be over, without a look into segments."""
+    job = state.jobs.by_id.get(job_id)
+    return job is not None and job.status in ("queued", "running")
+
+
+def _job_of(pending: PendingRequest) -> str:
+    return cast("Wait", pending.request.operation).job
