@@ -10,7 +10,7 @@ sent. One pass over that checks, at every commit and at every put and delete of 
   only the version that removes the reservation.
 * The bytes of a segment never change, and are those that its name says.
 * A segment is deleted only if no head that may land can name it: the newest head has reached its
-  ``until`` (or lists its reservation no more) and does not name it. What belongs to another
+  ``until`` (or no longer lists its reservation) and does not name it. What belongs to another
   incarnation is never deleted.
 * The state is that of a queue that never spills (``whole_queue``).
 """

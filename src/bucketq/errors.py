@@ -120,7 +120,7 @@ class ConsumerFencedError(RejectedError):
 
 
 class AccessDeniedError(RejectedError):
-    """The broker asks for a token: none was shown, it is not good (any more), or lacks a right."""
+    """The broker asks for a token: none was shown, it is invalid, or lacks a right."""
 
 
 class QueueNotFoundError(RejectedError):

@@ -280,7 +280,7 @@ async def test_a_bad_token_ends_its_session_and_no_other(
     await stream.say(token=token, calls=[pb.Call(tag=1, push=push_of())])
     assert await status(stream.hear()) == (
         "UNAUTHENTICATED",
-        "the token is not good: it is wrong, has expired or was revoked",
+        "the token is invalid: it is wrong, has expired or was revoked",
     )
     assert (await good.ask(1, push=push_of("later"))).WhichOneof("outcome") == "pushed"
 

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +34,10 @@ REGISTRY = re.compile(r"index[-]url|registry[.]npmjs")
 VAGUE_WORDS = re.compile(
     r"\b(?:[Ww]hoever|[Ss]omebody|[Ee]verybody|[Nn]obody|tells?|told|bears?|goes on with)\b"
 )
+
+# ``package.module`` in a docstring or comment. Files and settings of Spark look alike.
+DOTTED_NAME = re.compile(r"``(?:bucketq\.)?(\w+(?:\.\w+)+)``")
+NOT_A_MODULE = re.compile(r"queue\.json|\w+\.proto|spark\.sql\..*")
 
 NOT_OURS = {"build", "dist", "node_modules", "__pycache__"}
 
@@ -103,6 +108,17 @@ def test_no_file_names_a_package_registry() -> None:
     assert not found, f"which registry to use is for each machine to say: {found}"
 
 
+def test_modules_that_a_docstring_or_comment_names_exist() -> None:
+    stale = [
+        f"{place(path)}:{number}: {name}"
+        for path in modules()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        for name in DOTTED_NAME.findall(line)
+        if not NOT_A_MODULE.fullmatch(name) and not is_there(name)
+    ]
+    assert not stale, f"say where these are now: {stale}"
+
+
 def test_documents_name_the_actor_and_use_ordinary_verbs() -> None:
     # Decisions are history, and the API page repeats docstrings.
     history = {*ROOT.glob("docs/adr/*.md"), ROOT / "docs" / "reference" / "api.md"}
@@ -134,6 +150,28 @@ def other_modules() -> list[Path]:
     found = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     assert found, f"no tests or benchmarks under {ROOT}"
     return found
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a file or in a package, or begins with neither."""
+    if name.endswith(".py"):
+        return name in {path.name for path in modules()}
+    folder = PACKAGE
+    for part in name.split("."):
+        if not (folder / part).is_dir():
+            break
+        folder /= part
+    else:
+        return True
+    # A package can share its name with a value, as in ``worker.state``.
+    return folder == PACKAGE or (folder / f"{part}.py").is_file() or part in defined_in(folder)
+
+
+@cache
+def defined_in(folder: Path) -> set[str]:
+    """What the modules of a package define; ``testing`` has more methods of stores."""
+    paths = [*folder.rglob("*.py"), *(PACKAGE / "testing").glob("*.py")]
+    return {node.name for path in paths for node in functions(path)}
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -96,7 +96,7 @@ async def _read(
     with RowSpool() as spool:
         async for segment, checked in read_segments(target, state):
             if checked is None:
-                continue  # The queue names it no more.
+                continue  # The queue no longer names it.
             rows = ((row.seq, row.line) for row in checked.rows)
             spool.add("keys" if segment.record.cls == "keys" else "jobs", rows)
             name = segment.record.id

@@ -1,6 +1,6 @@
 """Copies of a queue: one consistent version with every row in it, also those in segments.
 
-What a bare queue object names is deleted once later versions name it no more. So a copy never
+What a bare queue object names is deleted once later versions no longer name it. So a copy never
 depends on segments: the rows are read from them, and the copy is in format 1.
 """
 
@@ -84,7 +84,7 @@ async def copy_of(target: QueueObject, state: State, body: bytes) -> Copy:
     """Return a copy of a version that was just read.
 
     Raises:
-        StaleStateError: The queue names one of its segments no more.
+        StaleStateError: The queue no longer names one of its segments.
         CorruptStateError: One of its segments is damaged.
     """
     if not state.requires:

@@ -74,7 +74,7 @@ class DeepCheck:
     twice: list[str] = field(default_factory=list)
     """Rows that are in two places, as messages call them; only the first ones."""
     dropped: int = 0
-    """How many segments the queue named no more when they were read."""
+    """How many segments the queue no longer named when they were read."""
     orphans: list[Orphan] = field(default_factory=list)
     other_incarnations: dict[str, list[Orphan]] = field(default_factory=dict)
     """Segments in the folders of other incarnations, by incarnation."""
@@ -138,7 +138,7 @@ async def check_deep(target: QueueObject) -> DeepCheck:
 async def read_segments(
     target: QueueObject, state: State
 ) -> AsyncIterator[tuple[Segment, CheckedSegment | None]]:
-    """Read and check the segments of a state; None: the queue names it no more."""
+    """Read and check the segments of a state; None: the queue no longer names it."""
     reader = SegmentReader(target, state)
     entries = iter(list(state.cold.rows.segments.values()))
     missing: list[Segment] = []
@@ -160,7 +160,7 @@ async def read_segments(
 async def _check(reader: SegmentReader, segment: Segment, body: bytes) -> CheckedSegment | None:
     """Check a segment; if what has left it cannot be read, its rows are doubtful.
 
-    None: the queue names it, or what has left it, no more.
+    None: the queue no longer names it, or what has left it.
     """
     try:
         problem = await reader.know_vector(segment)

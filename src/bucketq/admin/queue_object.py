@@ -1,8 +1,8 @@
 """The object of a queue, for administrators: read it, and write it with a certain outcome.
 
 A write is repeated until its outcome is certain (``store.resolve_write``). Unlike in
-``commit.register``, a conflict is reported to the administrator, who decided on a version that is
-no longer the current one.
+``commit.objects.register``, a conflict is reported to the administrator, who decided on a version
+that is no longer the current one.
 """
 
 from __future__ import annotations

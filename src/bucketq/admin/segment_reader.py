@@ -33,7 +33,7 @@ class SegmentReader:
         """Call ``ask`` until all that it needs of segments has been read; return its answer.
 
         Raises:
-            StaleStateError: The queue names one of the segments no more.
+            StaleStateError: The queue no longer names one of the segments.
             CorruptStateError: One of them is damaged or missing.
             UnavailableError: They could not be read in time.
         """

@@ -1,8 +1,8 @@
-"""Deletes segments that a queue needs no more, when an operator asks for it.
+"""Deletes segments that a queue no longer needs, when an operator asks for it.
 
 Processes that keep a queue open sweep by themselves, once an hour. This does the same at once, by
-the same rules (``commit.segment_folder``). It also deletes what no process may delete by itself:
-the segments of an incarnation that never began, because a restore was killed.
+the same rules (``commit.objects.segment_folder``). It also deletes what no process may delete by
+itself: the segments of an incarnation that never began, because a restore was killed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _has_history(state: State) -> bool:
 
 
 async def count_segments(target: QueueObject, incarnation: str) -> int:
-    """Count the segments of an incarnation that may be deleted on a person's word.
+    """Count the segments of an incarnation that may be deleted when a person confirms it.
 
     Raises: as ``clear_incarnation``.
     """
@@ -108,7 +108,7 @@ async def _refuse_current(target: QueueObject, incarnation: str) -> None:
     if current == incarnation:
         raise InvalidRequestError(
             f"{incarnation} is the present incarnation of {target.url}, which needs its segments; "
-            "without --incarnation, those that it needs no more are deleted"
+            "without --incarnation, those that it no longer needs are deleted"
         )
 
 

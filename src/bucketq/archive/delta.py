@@ -4,9 +4,9 @@ A commit creates an object ``_delta_log/<20 digits>.json`` that must not exist y
 the protocol of Delta requires of a store with conditional creation, which every queue has; so the
 log is written here, through the store, and any reader of Delta can read it.
 
-Promises: a commit is whole or absent, of two that race one wins and the other learns that it lost,
-and an unknown outcome is resolved before anything else is decided. Versions are read one after the
-other from 0, without a listing.
+Guarantees: a commit is whole or absent; of two that race, one wins and the other learns that it
+lost; and an unknown outcome is resolved before anything else is decided. Versions are read one
+after the other from 0, without a listing.
 """
 
 from __future__ import annotations

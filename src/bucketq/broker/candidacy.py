@@ -2,7 +2,7 @@
 
 A takeover is pending, or in doubt: its write has had no answer, and may have landed or land later.
 Until that is known, the broker names itself as the coming leader, because a process that reads the
-object and pings it must not take it for gone. That ends after a while: a broker that is cut off
+object and pings it must not treat it as gone. That ends after a while: a broker that is cut off
 from the storage never learns the outcome.
 """
 

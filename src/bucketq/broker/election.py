@@ -33,7 +33,7 @@ from bucketq.rpc.transport import (
 PING_S = 1.5
 """How long a broker may take to answer a ping from memory."""
 SILENCE_S = 2.2
-"""For how long a broker must be silent to be taken for gone.
+"""For how long a broker must be silent to be treated as gone.
 
 That is most of what a failover from a frozen leader takes, and a host that is busy may stand still
 for as long without one."""
@@ -83,8 +83,8 @@ async def probe(transport: Transport, record: BrokerRecord, incarnation: str) ->
 async def ask_on(ask: Callable[[], Coroutine[Any, Any, Sign]]) -> Sign:
     """Ask until there is a sign, every half second; none waits for those before it.
 
-    Silent is what gave no sign for ``SILENCE_S``, while this process did not stand still itself:
-    then the answer may be waiting to be read.
+    A broker is silent if it gave no sign for ``SILENCE_S``. The time begins again if this process
+    stood still meanwhile, because the answer may be waiting to be read.
     """
     loop = asyncio.get_running_loop()
     next_s = loop.time()

@@ -59,7 +59,8 @@ class Standby:
         self._unasked = TransientFault(
             clock, _log, f"{register.where}: cannot find out whether its broker is alive"
         )
-        self._is_resolved: tuple[str, int] | None = None
+        self._logged_leader: tuple[str, int] | None = None
+        """Address and epoch of the leader that was last logged, so that each is logged once."""
         self.takeover = takeover
         """Whether to take over from a broker that answers."""
         self.known_gone: int | None = None
@@ -89,8 +90,8 @@ class Standby:
         self, record: BrokerRecord, identity: Identity, incarnation: str, evidence: int
     ) -> int:
         """Ping the leader for as long as it answers; return the evidence against it."""
-        if self._is_resolved != (record.address, record.epoch):
-            self._is_resolved = (record.address, record.epoch)
+        if self._logged_leader != (record.address, record.epoch):
+            self._logged_leader = (record.address, record.epoch)
             where = self._register.where
             _log.info("%s: standing by; %s leads in epoch %d", where, record.address, record.epoch)
         if self._is_shared and is_out_of_reach(record, identity.host):

@@ -26,7 +26,7 @@ _NONE_SHOWN = (
     "the queue asks for a token: set BUCKETQ_TOKEN, or pass token=, to one that "
     "`bucketq token create` has printed"
 )
-_NOT_GOOD = "the token is not good: it is wrong, has expired or was revoked"
+_INVALID = "the token is invalid: it is wrong, has expired or was revoked"
 
 
 class ShownToken(NamedTuple):
@@ -78,10 +78,10 @@ class Guard:
         try:
             token_id = parse_token(token)
         except InvalidRequestError:
-            raise AccessDeniedError(_NOT_GOOD) from None
+            raise AccessDeniedError(_INVALID) from None
         digest = token_digest(token)
         if not compare_digest(self._digest_of(state, token_id), digest):
-            raise AccessDeniedError(_NOT_GOOD)
+            raise AccessDeniedError(_INVALID)
         return ShownToken(token_id, digest)
 
     def trusts(self, state: State | None, token: str) -> bool:
@@ -139,7 +139,7 @@ def refusal(
         return AccessDeniedError(_NONE_SHOWN)
     record = state.find_token(shown.id, now)
     if record is None or record.digest != shown.digest:
-        return AccessDeniedError(_NOT_GOOD)
+        return AccessDeniedError(_INVALID)
     if not may(record.rights, operation):
         message = f"token {shown.id} lacks the right {right_of(operation)!r}: ask for another"
         return AccessDeniedError(message)

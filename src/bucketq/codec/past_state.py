@@ -18,7 +18,7 @@ from bucketq.model.records import NOTHING, JobRecord
 from bucketq.model.settings import Settings
 
 UNSET = "unset"
-"""The field of a changed job that names those which it has no more."""
+"""The field of a changed job that names those that it no longer has."""
 _KNOWN = frozenset(JobRecord.__struct_fields__) - {"lease"}
 _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode

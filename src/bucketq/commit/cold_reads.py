@@ -85,7 +85,7 @@ async def apply_reading(
     """Apply a request, and read the rows of segments that it needs.
 
     Raises:
-        StaleStateError: The queue names a segment of this state no more: read the queue again.
+        StaleStateError: The queue no longer names a segment of this state: read the queue again.
     """
     held: list[SegmentPart] = []
     try:

@@ -62,7 +62,7 @@ class ChangeRecord(
     sent it."""
     jobs: Raw = NOTHING
     """Of each job: ``id``, ``seq``, the fields that were changed (all of a new one), and as
-    ``unset`` the names of those that it has no more."""
+    ``unset`` the names of those that it no longer has."""
     gone: Raw = NOTHING
     """Of each job that left: its id and number."""
     head: Raw = NOTHING

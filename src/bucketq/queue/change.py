@@ -49,7 +49,7 @@ class JobChange(Struct, frozen=True):
     fields: dict[str, Any]
     """The fields that were changed, as JSON values; of a job that was just pushed, all of them."""
     unset: tuple[str, ...] = ()
-    """The names of fields that the job has no more, such as ``worker`` after a release."""
+    """The names of fields that the job no longer has, such as ``worker`` after a release."""
 
     @property
     def is_new(self) -> bool:

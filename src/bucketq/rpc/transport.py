@@ -18,7 +18,7 @@ from bucketq.rpc.messages import Answers, Call, Hello, Ping, Pong, Welcome
 
 
 class ConnectionLostError(Exception):
-    """The connection is over, or was never established. The fate of what was sent is unknown."""
+    """The connection is over, or was never established. What was sent may have arrived, or not."""
 
 
 class NoBrokerThereError(ConnectionLostError):

@@ -3,7 +3,7 @@
 This part of the file store writes, renames and syncs files in the right order. It raises
 ``OSError``: what an error means to the caller, and what a key is, is up to ``local``.
 
-Promises:
+Guarantees:
 
 * A write is whole or has not happened, for every reader, in every process, through
   ``SIGKILL`` and power loss. How is explained below.
@@ -32,7 +32,7 @@ file to which the name on the disk still points. Two rules ensure that:
   may overwrite it only if the directory has been synced since, or syncs it first.
 * No process may have it open then, and it may have no other name.
 
-May touch: the file it is asked to write, its directory, and the names that ``is_reserved``
+Reads and writes only the file it is asked for, its directory, and the names that ``is_reserved``
 accepts, which are its own. Network filesystems are not supported: their locks and renames
 promise less.
 """

@@ -1,11 +1,11 @@
 """A store in the cloud: S3 and what is compatible with it, Google Cloud Storage, Azure Blob.
 
-Promises: each call sends its request once. The client's own retries are off, because a
+Guarantees: each call sends its request once. The client's own retries are off, because a
 conditional write whose answer is lost would be retried below us, conflict with itself, and
 come back as another writer's change. The writer, which knows its commit, resolves the doubt.
 A call ends in time, and its connection is dropped with it. No message shows a credential.
 
-May touch: the objects below the folder of the address, and nothing else of the bucket.
+Reads and writes only the objects below the folder of the address.
 
 This is the only module that imports obstore. It is imported when a cloud address is opened and
 not before, since obstore starts threads and does not survive a fork.

@@ -1,6 +1,6 @@
 """What an answer of a cloud store means: the one table between HTTP and bucketq's errors.
 
-Promises: after a write, only an answer that proves that nothing was written, and never will
+Guarantees: after a write, only an answer that proves that nothing was written, and never will
 be, is called final. Any other answer that is not a success is *unknown*: a timeout, a broken
 connection, an error of the server, and everything that this table does not list. The writer
 then reads the object back (``commit/objects/register.py``).

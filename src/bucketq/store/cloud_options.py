@@ -1,8 +1,8 @@
 """How ``s3://``, ``gs://`` and ``az://`` addresses are read, and what the environment adds.
 
-Promises: no I/O, and no obstore. What may be a secret is refused in an address and never repeated,
-because addresses end up in logs, shells and process lists; the ``url`` of an address can be printed
-and opened again by another process.
+Guarantees: no I/O, and no obstore. What may be a secret is refused in an address and never
+repeated, because addresses end up in logs, shells and process lists; the ``url`` of an address can
+be printed and opened again by another process.
 
 The options of an address, beside those that the providers' own variables give:
 

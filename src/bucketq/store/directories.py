@@ -9,7 +9,7 @@ The lock of a directory is held for some tens of microseconds, unless its holder
 then. So it is polled and never waited for in the kernel: a thread that waits there cannot be
 ended, and keeps its process from exiting.
 
-May touch: the directories it is given, those above them, and their lock files.
+Reads and writes only the directories it is given, those above them, and their lock files.
 """
 
 from __future__ import annotations

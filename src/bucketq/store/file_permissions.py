@@ -4,7 +4,7 @@ A new file is private (0600), whatever the umask. One that replaces another gets
 and mode, and other files of a queue get those of the queue's file. Only root can keep the owner,
 and only members the group; if one cannot be kept, permissions are narrowed, never widened.
 
-May touch: the descriptors it is given.
+Changes only the descriptors it is given.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A store in a directory of this machine: every object is a plain file that ``cat`` can print.
 
-Promises: keys stay below the root; errors of the operating system are raised as errors that say
+Guarantees: keys stay below the root; errors of the operating system are raised as errors that say
 what to do; blocking I/O runs in the store's own threads, so that a slow disk delays neither the
 event loop nor its default executor. ``atomic_file`` promises that writes are whole, atomic and
 durable, and that reads are durable too.
@@ -8,7 +8,7 @@ durable, and that reads are durable too.
 After a sync that failed, every further call raises ``NotDurableError``: the disk may have lost what
 this process has seen, and nothing that it could read or sync would prove the contrary.
 
-May touch: the files below its root.
+Reads and writes only files below its root.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A store in the memory of this process: for tests, trials and the simulator.
 
-Promises: every operation is atomic between the threads and event loops of one process, and
+Guarantees: every operation is atomic between the threads and event loops of one process, and
 an etag is never given out twice, not even after a delete. Nothing outlives the process.
 
-May touch: the registry below and nothing else. The registry is what lets two connections
-to ``memory://NAME`` meet, as two connections to one bucket would.
+Reads and writes only the registry below, which lets two connections to ``memory://NAME`` meet, as
+two connections to one bucket would.
 """
 
 from __future__ import annotations

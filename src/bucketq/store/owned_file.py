@@ -17,7 +17,7 @@ ensures that: it is granted only while no other process has the file open or map
 is kept while the file is written, because a process may already have looked up the name and
 not yet have opened the file: the open then waits for the end of the lease.
 
-May touch: the hidden files of the directories it is given.
+Reads and writes only hidden files of the directories it is given.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """From the address of a queue to its store and the key in it.
 
-Promises: an invalid address is refused with an example of a valid one; what may be a
+Guarantees: an invalid address is refused with an example of a valid one; what may be a
 secret (``user:password@``) is refused and never repeated, neither in a message nor in
 ``Location.url``. Opening an address does no I/O, so that a wrong path shows at first use.
 
-May touch: nothing but the stores it makes, and, for a cloud address, the environment.
+Reads only the environment, and that only for a cloud address.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def test_a_guarded_queue_wants_a_token_named_at_once(guard: Guard, state: State)
 def test_every_bad_token_is_refused_in_the_same_words(
     guard: Guard, state: State, token: str
 ) -> None:
-    with pytest.raises(AccessDeniedError, match=r"^the token is not good: it is wrong"):
+    with pytest.raises(AccessDeniedError, match=r"^the token is invalid: it is wrong"):
         guard.admit(state, token)
 
 

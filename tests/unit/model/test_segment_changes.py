@@ -61,7 +61,7 @@ def test_a_spill_moves_jobs_and_claims_take_them_from_there_in_order() -> None:
     assert list(deep.state.jobs) == []
     assert deep.statuses() == QUEUED
     assert [deep.claim() for _ in range(4)] == [["j1"], ["j2"], ["j3"], []]
-    assert not deep.state.cold.rows.segments, "a segment without rows is named no more"
+    assert not deep.state.cold.rows.segments, "a segment without rows is dropped"
 
 
 def test_jobs_in_segments_count_towards_the_limits() -> None:

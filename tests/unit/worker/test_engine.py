@@ -207,7 +207,7 @@ async def test_an_overloaded_queue_is_retried_after_the_time_that_it_names() -> 
 @virtual
 @pytest.mark.parametrize(
     "error",
-    [AccessDeniedError("the token is not good"), SupersededError("the queue was deleted")],
+    [AccessDeniedError("the token is invalid"), SupersededError("the queue was deleted")],
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("verb", ["claim", "settings"])

@@ -52,7 +52,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "edit": "Edit the object of a queue in $VISUAL or $EDITOR.",
         "repair": "Diagnose a damaged object, or accept it after a manual edit.",
         "upgrade": "Let a queue keep jobs in segments, so that its object stays small.",
-        "gc": "Delete segments that a deep queue needs no more.",
+        "gc": "Delete segments that a deep queue no longer needs.",
         "doctor": "Check whether a store can hold a queue.",
         "archive": "Read and maintain the archive of finished jobs.",
     },

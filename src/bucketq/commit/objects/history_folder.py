@@ -5,7 +5,7 @@
     00000000000000000002-00000000000000000641-9f86d081884c7d65.jsonl   what versions changed
     00000000000000000512.head.json                                     a copy of a version
 
-Promises:
+Guarantees:
 
 * An object with changes holds versions that have landed, and no others. So a version reads the same
   in every object that holds it, and two processes may write overlapping ones.
@@ -16,7 +16,8 @@ Promises:
   listed holds all that it holds: that one may be cut or deleted meanwhile.
 * A copy is deleted only if no version of the queue names it or can ever name it.
 
-May touch: keys of exactly these forms. Any other object in the folder is never read or deleted.
+Reads and writes only keys of exactly these forms. Any other object in the folder is never read or
+deleted.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _LAST_RETRY_S = 3.0
 
 
 class StaleStateError(Exception):
-    """The state names a segment that the queue names no more: read the queue again."""
+    """The state names a segment that the queue no longer names: read the queue again."""
 
 
 class QueueSegments:
@@ -150,7 +150,7 @@ class QueueSegments:
         ``read_named`` reads the queue object, and is asked if a segment is missing.
 
         Raises:
-            StaleStateError: The queue names one of the segments no more.
+            StaleStateError: The queue no longer names one of the segments.
             CorruptStateError: One is damaged, or is missing although the queue names it.
             StoreRefusedError: The store does not let them be read.
         """

@@ -1,8 +1,8 @@
 """``Register``: how a commit is stored: load, commit, and resolve lost answers.
 
 A write whose answer was lost may have landed, so ``store.resolve_write`` reads the object back
-until its fate is certain. Here is how a queue is judged: every commit writes version ``base + 1``
-with an id of its own, and the object keeps the ids of the last versions::
+until its outcome is certain. Here is how a queue is judged: every commit writes version
+``base + 1`` with an id of its own, and the object keeps the ids of the last versions::
 
     object at version       our id at base + 1?       verdict
     ------------------      --------------------      -----------------------------------------
@@ -130,7 +130,7 @@ class Register:
         """Read parts of segments, retrying until the storage answers.
 
         Raises:
-            StaleStateError: The queue names one of the segments no more.
+            StaleStateError: The queue no longer names one of the segments.
             CorruptStateError: One is damaged, or is missing although the queue names it.
             StoreRefusedError: The store does not let them be read.
         """

@@ -56,7 +56,7 @@ _DECODED_BLOCKS = 128
 answers take memory once; it is more than the largest page, and about 20 MB."""
 _MANY_BLOCKS = 64
 """A request for more blocks than these has its jobs decoded before it is applied, some at a time.
-As many take 20 ms, and a broker that is busy for two seconds is taken for dead."""
+As many take 20 ms, and a broker that is busy for two seconds is treated as dead."""
 _BLOCKS_A_TURN = 16
 """How many blocks are decoded before other tasks run: 5 ms."""
 _PARALLEL = 16
@@ -188,7 +188,7 @@ class SegmentParts:
     def release(self, parts: Iterable[SegmentPart]) -> None:
         """Undo ``hold`` for the same blocks."""
         self._held.subtract(_slots(parts))
-        self._held += Counter()  # Without those that are held no more.
+        self._held += Counter()  # Without those that are no longer held.
         for slot in [slot for slot in self._ahead if not self._held[slot]]:
             del self._ahead[slot]
         self._evict()
@@ -232,7 +232,7 @@ class SegmentParts:
                 raise result
 
     def keep(self, named: Collection[str]) -> None:
-        """Forget the indexes and ids of segments that the queue names no more."""
+        """Forget the indexes and ids of segments that the queue no longer names."""
         kept: dict[str, Any]
         for kept in (self._indexes, self._seqs, self._ids):
             for name in [name for name in kept if name not in named]:

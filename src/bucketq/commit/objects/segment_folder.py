@@ -9,14 +9,14 @@
 and vectors, which say what has left segments, beside them under names that end in ``.gone``. Names
 of segments that were put under a reservation begin with it, instead of a version.
 
-Promises:
+Guarantees:
 
 * Once ``put`` returns, the object is there, durable and with these bytes. A version of the queue
   names a segment only after that.
 * An object is deleted only if no version of the queue can ever name it again.
 
-May touch: keys of exactly this form. Any other object in the folder is never read, counted or
-deleted.
+Reads and writes only keys of exactly this form. Any other object in the folder is never read,
+counted or deleted.
 """
 
 from __future__ import annotations
@@ -155,13 +155,17 @@ class SegmentFolder:
     async def sweep(self, read_named: ReadNamed) -> int:
         """Delete the segments that no version of the queue can name any more; return how many.
 
-        The proof is a version of this incarnation that was read from the store, that is not older
-        than the segment's last version to be introduced (or the first that may list its
-        reservation), and that does not name it, nor list its reservation: no later version may
-        begin to. This stays true, however long the deletion takes, so no lock is
-        needed, and the order of listing and reading does not matter for safety. A rule without the
-        last version would be wrong in either order: a segment is put before the commit that names
-        it, so it may be neither named yet nor left over.
+        A segment is deleted if a version was read from the store that
+
+        * is of this incarnation,
+        * is not older than the last version that may introduce the segment (or, if it was put
+          under a reservation, the first version that may list the reservation), and
+        * neither names the segment nor lists its reservation.
+
+        No later version may begin to. This stays true, however long the deletion takes, so no lock
+        is needed, and the order of listing and reading does not matter for safety. Without the
+        second condition the rule would be wrong in either order: a segment is put before the commit
+        that names it, so one that is not named may be named next.
 
         The queue object is read after the listing. Then nothing is read if nothing is there, and
         what was dropped during the listing is deleted too. A state in memory is not a proof: its

@@ -1,6 +1,6 @@
 """``Archiver``: moves finished jobs from the queue to the archive, in the background.
 
-First it writes the archive file, then it commits that the jobs leave; never the other way round.
+First it writes the archive file; only then it commits that the jobs leave.
 It takes only jobs that a landed commit shows as done, and a job that is done never changes, so
 nothing has to be locked: two processes that archive at once write a job twice, and readers see it
 once.

@@ -1,4 +1,4 @@
-"""``SegmentUpkeep``: merges the segments of a queue, and deletes those that it names no more.
+"""``SegmentUpkeep``: merges the segments of a queue, and deletes those that it no longer names.
 
 Every spill makes a segment. If they were left alone there would be many small ones, and each has an
 entry in the queue object. So eight of about the same size are merged, up to the largest size, and
@@ -70,7 +70,7 @@ have set for the bucket, must not find it."""
 
 
 _MAY_LEAVE = frozenset({"segments", "reservations"})
-"""A queue that requires one of these may have segments that it names no more."""
+"""A queue that requires one of these may have segments that it no longer names."""
 
 
 class _Plan(NamedTuple):

@@ -2,9 +2,9 @@
 
 Every commit writes the queue object, so it must stay small. If the jobs that could be elsewhere
 take more than ``spill_bytes``, or there are more than a thousand idempotency keys, the oldest of
-them are written to a segment, and then a commit names the segment instead of them; never the other
-way round. The commit judges each row again, so nothing
-has to be locked while the segment is written: what was claimed or cancelled meanwhile stays.
+them are written to a segment, and only then a commit replaces them by the name of the segment. The
+commit judges each row again, so nothing has to be locked while the segment is written: what was
+claimed or cancelled meanwhile stays.
 
 A spill never fails or delays a commit. If the segment cannot be written, the rows stay in the queue
 object, and it is tried again later.
@@ -35,7 +35,7 @@ from bucketq.model.state import State
 _log = logging.getLogger("bucketq")
 
 _ROW_BYTES = 200
-"""About what the line of a job takes beside its payload and its errors."""
+"""About how many bytes the line of a job takes beside its payload and its errors."""
 _PIECE_BYTES = 1 << 20
 """How many bytes of rows go to one segment: encoding them takes about 20 ms, in which nothing else
 happens."""
@@ -116,7 +116,7 @@ class Spiller:
             return True
         limit, size_bytes = times * state.settings.spill_bytes, _hot_bytes(state)
         self._searched_bytes = min(self._searched_bytes, size_bytes)
-        # Rows that run no more may leave, although the object has not grown.
+        # Rows that no longer run may leave, although the object has not grown.
         ended = max(0, self._searched_running - len(state.running))
         news = size_bytes - self._searched_bytes + ended * size_bytes // (len(state.jobs) + 1)
         return size_bytes > limit and news > max(limit // 4, size_bytes // 16)
@@ -216,7 +216,7 @@ def _pieces(rows: list[tuple[Any, int]]) -> Iterator[list[Any]]:
 
 
 def _row_bytes(job: JobRecord) -> int:
-    """About how many bytes the line of a job takes that is not running."""
+    """About how many bytes the line of a job that is not running takes."""
     errors = sum(len(each.error) for each in job.errors) if job.errors else 0
     return len(memoryview(job.payload)) + errors + _ROW_BYTES
 

@@ -1,7 +1,11 @@
-"""How jobs are claimed, held and released.
+"""How jobs are claimed, held, finished and released, and how a lease expires.
 
 Each attempt has a new lease, and every report of a worker must show it. A worker that has been
 replaced is rejected with ``LeaseLostError``.
+
+``expire`` ends a lease, and does not judge when: that is done by the process that writes. A broker
+finds silent workers in ``broker.heartbeats``; without one, processes that claim find them in
+``commit.lease_watch``.
 """
 
 from __future__ import annotations

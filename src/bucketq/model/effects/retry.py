@@ -22,7 +22,7 @@ def attempts_left(job: JobRecord, settings: Settings) -> int:
 
 
 def delay_after_failure(job: JobRecord, settings: Settings) -> timedelta:
-    """How long a job waits that has just failed for the ``job.failures``-th time."""
+    """How long a job waits after it has just failed for the ``job.failures``-th time."""
     backoff = job.backoff or settings.backoff
     full_s = min(_power(backoff, job.failures - 1), backoff.max_s, _LONGEST_S)
     return timedelta(seconds=full_s * (0.5 + 0.5 * _jitter(job)))

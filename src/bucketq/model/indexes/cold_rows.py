@@ -90,7 +90,7 @@ class ColdRows:
         self.live_bytes = 0
         """About how many bytes the rows take that have not left."""
         self.generation = 0
-        """How often a segment was named, or is named no more."""
+        """How often a segment was added or dropped."""
         for segment in self.segments.values():
             self._count(segment, segment.live)
         self.is_touched = False
@@ -150,14 +150,14 @@ class ColdRows:
         return segment
 
     def drop(self, segment: Segment) -> None:
-        """Name a segment no more."""
+        """Stop naming a segment."""
         del self.segments[segment.record.id]
         self.generation += 1
         self._count(segment, -segment.live)
         self.is_touched = True
 
     def leave(self, place: Place) -> None:
-        """Note that a row has left its segment; one without rows is named no more."""
+        """Note that a row has left its segment; one without rows is dropped."""
         place.segment.leave(place.position)
         self._count(place.segment, -1)
         self.is_touched = True

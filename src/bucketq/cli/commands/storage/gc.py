@@ -1,4 +1,4 @@
-"""``bucketq gc``: delete segments that a queue needs no more."""
+"""``bucketq gc``: delete segments that a queue no longer needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def run(
     ] = None,
     yes: Yes = False,
 ) -> int:
-    """Delete segments that a deep queue needs no more.
+    """Delete segments that a deep queue no longer needs.
 
     Processes that keep the queue open do this by themselves, once an hour. A segment is deleted
     only if no version of the queue can name it any more; workers may continue.
