@@ -1,4 +1,4 @@
-"""The whole queue in memory, with the indexes that make it fast.
+"""A queue in memory: rows of its object, entries of its segments, and indexes over both.
 
 A state is mutable and owned by one task. Only ``transitions.apply`` changes its content; the
 register moves its version. When a commit is lost to another writer the state is thrown away,
