@@ -30,9 +30,9 @@ or two."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+        is_here = item.nodeid.startswith("tests/spark/")
+        if is_here and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
