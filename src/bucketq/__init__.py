@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         QueueFullError,
         QueueNotFoundError,
         RejectedError,
+        ScheduleNotFoundError,
         StoreRefusedError,
         SupersededError,
         UnavailableError,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from bucketq.queue.job import Job, JobBatch, JobPage
     from bucketq.queue.new_jobs import JobSpec, PushOptions
     from bucketq.queue.queue import Queue
+    from bucketq.queue.schedule import Schedule, ScheduleOptions
     from bucketq.rpc.credentials import Tls
     from bucketq.worker.context import Context
     from bucketq.worker.handler_exceptions import GiveUp, JobCancelled, Retry
@@ -100,6 +102,9 @@ __all__ = [
     "QueueNotFoundError",
     "RejectedError",
     "Retry",
+    "Schedule",
+    "ScheduleNotFoundError",
+    "ScheduleOptions",
     "Settings",
     "Snapshot",
     "Stats",
@@ -132,6 +137,7 @@ _NAMES = {
     "bucketq.queue.change": "Change ChangeRequest HistoryRange JobChange",
     "bucketq.queue.job": "Job JobBatch JobPage",
     "bucketq.queue.new_jobs": "JobSpec PushOptions",
+    "bucketq.queue.schedule": "Schedule ScheduleOptions",
     "bucketq.rpc.credentials": "Tls",
     "bucketq.worker.context": "Context",
     "bucketq.worker.handler_exceptions": "GiveUp JobCancelled Retry",

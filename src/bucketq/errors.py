@@ -103,6 +103,10 @@ class JobCancelledError(RejectedError):
     """The job that was waited for was cancelled, so it has no result."""
 
 
+class ScheduleNotFoundError(RejectedError):
+    """The queue has no schedule of this name."""
+
+
 class LeaseLostError(RejectedError):
     """Another worker may have the job by now: stop working on it."""
 

@@ -26,6 +26,7 @@ from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
 from tests.compat.pushed_jobs import PUSH
+from tests.compat.schedule_rows import SCHEDULES, add_schedules
 
 _CREATED = datetime(2024, 5, 17, 8, 30, tzinfo=UTC)
 
@@ -439,4 +440,5 @@ FILES = {
     "drained": Golden(drained, "commit-42", 2),
     "pushed": Golden(pushed, "commit-42", 2),
     "reserved": Golden(reserved, "commit-42", 2),
+    "scheduled": Golden(lambda: add_schedules(full(schedules=SCHEDULES)), "commit-42", 2),
 }

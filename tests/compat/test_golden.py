@@ -31,6 +31,7 @@ from bucketq.model.operations import (
 )
 from bucketq.model.records import STATUSES, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.reservations import ReservationRecord
+from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.sessions import Session
 from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord
@@ -67,7 +68,7 @@ def test_the_same_state_is_written_with_the_same_bytes(name: str) -> None:
 def test_a_golden_object_that_was_read_is_written_again_as_it_was(name: str) -> None:
     document = decode(golden(name), f"{name}.json")
     state = document.state
-    bulk = (state.consumers, state.writers, state.reservations)
+    bulk = (state.consumers, state.writers, state.reservations, state.schedules)
     state.cold.rows.is_touched = True
     for table in (state.jobs, state.keys, state.tokens, *bulk, state.sessions.table):
         table.touched.update(table.blocks)
@@ -209,6 +210,8 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
         entry["cls"] = entry.pop("class")
     reservations = json.loads(golden("reserved"))["reservations"]
     del reservations[0]["news"]
+    schedules = json.loads(golden("scheduled"))["schedules"]
+    del schedules[0]["news"]
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
         (JobRecord, [*jobs, *bulk["jobs"]]),
         (ConsumerRecord, [*bulk["consumers"], *limited]),
@@ -221,6 +224,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
         (TokenRecord, tokens),
         (SegmentRecord, entries),
         (ReservationRecord, reservations),
+        (ScheduleRecord, schedules),
     ]
     for shape, rows in shapes:
         fields = {field for row in rows for field in row}

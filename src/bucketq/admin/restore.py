@@ -44,6 +44,7 @@ from bucketq.model.history import History
 from bucketq.model.indexes.segments import SegmentClass
 from bucketq.model.operations import Release, Request
 from bucketq.model.records import JobRecord
+from bucketq.model.schedules import FEATURE as SCHEDULES
 from bucketq.model.sessions import Sessions
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
@@ -137,7 +138,7 @@ def _read_copy(body: bytes) -> CopiedQueue:
             "the object of a deep queue; make copies with `bucketq backup`, or name the queue "
             "itself by its address"
         )
-    state.requires = {}
+    state.requires = {SCHEDULES: None} if state.schedules else {}
     return copy
 
 

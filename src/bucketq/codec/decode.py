@@ -19,6 +19,7 @@ from bucketq.codec.table_checks import (
     check_consumers,
     check_history,
     check_jobs,
+    check_schedules,
     check_segments,
     check_sessions,
 )
@@ -29,6 +30,8 @@ from bucketq.model.indexes.segments import SegmentRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.reservations import ReservationRecord
+from bucketq.model.schedules import FEATURE as SCHEDULES
+from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
@@ -75,6 +78,7 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     tokens: list[TokenRecord] = []
     consumers: list[ConsumerRecord] = []
     writers: list[WriterRecord] = []
+    schedules: list[ScheduleRecord] = []
     reservations: list[ReservationRecord] = []
     segments: list[SegmentRecord] = []
     heads: list[CopyRecord] = []
@@ -299,13 +303,17 @@ def _build(found: _ObjectFields) -> State:
         raise ValueError(f"format {found.format} does not fit what it requires")
     if found.since and FEATURE not in found.requires:
         raise ValueError(f"it has a history, and does not require {FEATURE!r}")
+    if found.schedules and found.requires and SCHEDULES not in found.requires:
+        raise ValueError(f"it has schedules, and does not require {SCHEDULES!r}")
     check_history(found.since, found.version, found.changes, found.heads)
     check_segments(found.segments, found.next_seq)
     check_sessions(found.sessions)
     check_consumers(found.consumers)
+    check_schedules(found.schedules)
     check_jobs(found.jobs, found.next_seq)
     _check_times(found)
     _detach(found.jobs)
+    _detach_schedules(found.schedules)
     try:
         sessions = Sessions(found.sessions, found.horizon)
         state = State(
@@ -316,6 +324,7 @@ def _build(found: _ObjectFields) -> State:
             tokens=found.tokens,
             consumers=found.consumers,
             writers=found.writers,
+            schedules=found.schedules,
             reservations=found.reservations,
             segments=found.segments,
         )
@@ -361,6 +370,11 @@ def _detach(jobs: list[JobRecord]) -> None:
             structs.force_setattr(job, "result", job.result.copy())
 
 
+def _detach_schedules(schedules: list[ScheduleRecord]) -> None:
+    for schedule in schedules:
+        structs.force_setattr(schedule, "payload", schedule.payload.copy())
+
+
 def _check_order(found: _ObjectFields) -> None:
     """Name the row that is out of order, or there twice."""
     for name in TABLES:
@@ -395,6 +409,9 @@ def _check_times(found: _ObjectFields) -> None:
         times |= {f"{table}[{at}].at": row.at for at, row in enumerate(_rows(found, table))}
     times |= {f"heads[{at}].at": row.at for at, row in enumerate(found.heads)}
     times |= {f"changes[{at}].at": row.at for at, row in enumerate(found.changes)}
+    for index, schedule in enumerate(found.schedules):
+        times[f"schedules[{index}].created_at"] = schedule.created_at
+        times[f"schedules[{index}].decided_at"] = schedule.decided_at
     for index, row in enumerate(found.tokens):
         times[f"tokens[{index}].created_at"] = row.created_at
         if row.expires_at is not None:

@@ -183,6 +183,7 @@ class Document:
             "tokens": _Section("tokens", state.tokens),
             "consumers": _Section("consumers", state.consumers),
             "writers": _Section("writers", state.writers),
+            "schedules": _Section("schedules", state.schedules),
             "reservations": _Section("reservations", state.reservations),
             SEGMENTS: _SegmentSection(state.cold.rows),
             "heads": _Section("heads", state.history.copies),

@@ -107,6 +107,7 @@ class InlineCopy:
             "tokens": state.tokens,
             "consumers": state.consumers,
             "writers": state.writers,
+            "schedules": state.schedules,
         }
         self._others = {
             name: [_line(state, name, row) for row in table] for name, table in others.items()

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 FORMAT = 2
 """The newest format that this code knows. A newer one is refused, an older one is read. An object
 is written in format 1 until it uses something that older code must not ignore."""
-REQUIRED = frozenset({"segments", "reservations", "history"})
+REQUIRED = frozenset({"segments", "reservations", "history", "schedules"})
 """What an object of format 2 may require of its readers, as far as this code knows it."""
 
 OPENINGS = {
@@ -18,6 +18,7 @@ OPENINGS = {
     "tokens": b'\n],"tokens":[',
     "consumers": b'\n],"consumers":[',
     "writers": b'\n],"writers":[',
+    "schedules": b'\n],"schedules":[',
     "reservations": b'\n],"reservations":[',
     "segments": b'\n],"segments":[',
     "heads": b'\n],"heads":[',
@@ -35,7 +36,7 @@ HISTORY = ("heads", "changes")
 KEPT = frozenset({SEGMENTS, "reservations", *HISTORY})
 """Tables that are no matter of people: an edit keeps them, and a copy is made without them."""
 TABLES = tuple(name for name in OPENINGS if name not in KEPT)
-OPTIONAL = frozenset({"tokens", "consumers", "writers"}) | KEPT
+OPTIONAL = frozenset({"tokens", "consumers", "writers", "schedules"}) | KEPT
 """Tables that are left out if they are empty."""
 
 

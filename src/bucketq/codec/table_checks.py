@@ -13,6 +13,7 @@ from bucketq.model.history import ChangeRecord, CopyRecord
 from bucketq.model.indexes.segments import Gone, SegmentRecord
 from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.records import JobRecord
+from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.sessions import Session
 
 
@@ -84,6 +85,17 @@ def check_consumers(consumers: list[ConsumerRecord]) -> None:
             )
         if len(set(consumer.jobs)) < len(consumer.jobs):
             raise ValueError(f"consumers[{index}] ({consumer.id}) has a job twice")
+
+
+def check_schedules(schedules: list[ScheduleRecord]) -> None:
+    """Check when schedules are due."""
+    for index, schedule in enumerate(schedules):
+        if bool(schedule.cron) is (schedule.every_s > 0):
+            raise ValueError(
+                f"schedules[{index}] ({schedule.id}) must have a cron expression or an interval"
+            )
+        if schedule.jitter_s < 0:
+            raise ValueError(f"schedules[{index}] ({schedule.id}) has a jitter below 0")
 
 
 def check_history(

@@ -37,6 +37,7 @@ from bucketq.model.numbered_batches import (
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Status
 from bucketq.model.reservations import RESERVATIONS, AnyReservation
 from bucketq.model.results import AnyWait, FindArchived, Wait
+from bucketq.model.schedules import AnySchedule, Fire, ReadSchedules
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 
@@ -341,6 +342,7 @@ AnyOperation = (
     | RemoveConsumer
     | Publish
     | AnyReservation
+    | AnySchedule
     | Spill
     | SpillKeys
     | Merge
@@ -361,7 +363,10 @@ CLAIMS = (Claim, ClaimBatch)
 WAITING = (Claim, Wait)
 """Operations that a committer may park, for up to ``wait_s``."""
 
-READS = (ReadOutbox, Get, List, ReadStats, ReadSnapshot, ReadTokens, ReadBatch, ReadConsumers, Wait)
+READS = (
+    *(ReadOutbox, Get, List, ReadStats, ReadSnapshot),
+    *(ReadTokens, ReadBatch, ReadConsumers, ReadSchedules, Wait),
+)
 """Operations that change nothing."""
 
 HISTORY_READS = (ReadChanges, ReadCopy, FindArchived)
@@ -381,15 +386,9 @@ REPEATABLE = (
     Tidy,
     Archived,
     *RESERVATIONS,
-    Spill,
-    SpillKeys,
-    Merge,
-    NameVector,
-    TidySegments,
-    ForgetFormer,
-    DropChanges,
-    NameCopy,
-    ForgetHistory,
+    Fire,
+    *(Spill, SpillKeys, Merge, NameVector, TidySegments, ForgetFormer),
+    *(DropChanges, NameCopy, ForgetHistory),
 )
 """Operations that are idempotent by themselves: they need no id, and are not recorded."""
 

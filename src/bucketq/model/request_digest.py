@@ -18,6 +18,7 @@ from msgspec import structs
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Claim, Fail, GrantToken, Purge, Push, Release, ReleaseMany
+from bucketq.model.schedules import SetSchedule
 
 _DIGEST_BYTES = 4
 """Enough to notice a mistake: another request has the same digest once in four billion times."""
@@ -82,6 +83,16 @@ def _release(release: Release | ReleaseMany) -> Operation:
     return structs.replace(release, delay_s=_seconds(release.delay_s or None))
 
 
+def _schedule(given: SetSchedule) -> Operation:
+    """Leave out what has its default, which a client may write."""
+    job, others = normalized(given.job), structs.asdict(given)
+    del others["schedule"], others["job"]
+    plain = SetSchedule(schedule=given.schedule, job=job)
+    others |= {"every_s": float(given.every_s), "jitter_s": float(given.jitter_s)}
+    different = {name: value for name, value in others.items() if value != getattr(plain, name)}
+    return structs.replace(plain, **different)
+
+
 def _seconds(value: float | None) -> float | None:
     return None if value is None else float(value)
 
@@ -92,6 +103,7 @@ _NORMALIZE: dict[type[Operation], Callable[[Any], Operation]] = {
     Push: _jobs,
     Publish: _jobs,
     Claim: _claim,
+    SetSchedule: _schedule,
     GrantToken: _grant,
     Fail: lambda fail: structs.replace(fail, delay_s=_seconds(fail.delay_s)),
     Release: _release,

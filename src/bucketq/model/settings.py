@@ -85,6 +85,8 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """How many writers are remembered at once."""
     writer_retention_s: float = 30 * 86400.0
     """How long a writer's position is remembered after it last published."""
+    max_schedules: int = 1000
+    """How many schedules there may be at once; every commit writes them."""
     reservation_retention_s: float = 86400.0
     """How long names for segments stay reserved if the process that writes them does not renew
     that. Then what it has written is deleted."""

@@ -32,6 +32,7 @@ from bucketq.model.indexes.table import Row, Table
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.reservations import ReservationRecord
+from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenRecord
@@ -41,7 +42,7 @@ RING_LENGTH = 64
 version, so it is not more."""
 
 R = TypeVar("R", bound=Row)
-ForgettableTable = Literal["tokens", "consumers", "writers", "reservations"]
+ForgettableTable = Literal["tokens", "consumers", "writers", "reservations", "schedules"]
 
 Change = tuple[str, str]
 """The table that a row was changed in, and the row's id; the head of the object has no id."""
@@ -66,6 +67,7 @@ class State:
         consumers: Iterable[ConsumerRecord] = (),
         writers: Iterable[WriterRecord] = (),
         reservations: Iterable[ReservationRecord] = (),
+        schedules: Iterable[ScheduleRecord] = (),
         segments: Iterable[SegmentRecord] = (),
     ) -> None:
         """Make a state of rows in the order of their numbers. Raises ``ValueError`` on bad ones."""
@@ -89,7 +91,7 @@ class State:
         self.keys = Table(keys)
         self.tokens = Table(tokens)
         self.consumers, self.writers = Table(consumers), Table(writers)
-        self.reservations = Table(reservations)
+        self.reservations, self.schedules = Table(reservations), Table(schedules)
         self.jobs = Table(jobs)
         """The jobs of the object itself, and by id those that ``cold`` has lent."""
         self.cold = ColdJobs(ColdRows(segments), self.jobs)
@@ -383,12 +385,11 @@ class State:
             self._count(kind, after, count)
 
     def _count(self, kind: str, status: Status, more: int) -> None:
-        slot = (kind, status)
-        count = self.counts.get(slot, 0) + more
+        count = self.counts.get((kind, status), 0) + more
         if count:
-            self.counts[slot] = count
+            self.counts[kind, status] = count
         else:
-            del self.counts[slot]
+            del self.counts[kind, status]
 
     def _enter_all(self, jobs: Iterable[JobRecord]) -> None:
         """Count and index jobs that are in the order of their numbers."""
@@ -421,8 +422,7 @@ class State:
             self._lane(job.kind).add(job)
 
     def _lane(self, kind: str) -> Lane:
-        lane = self.lanes.get(kind)
-        if lane is None:
+        if (lane := self.lanes.get(kind)) is None:
             lane = self.lanes[kind] = Lane()
         return lane
 

@@ -20,7 +20,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model import check, history, request_digest, reservations, results
+from bucketq.model import check, history, request_digest, reservations, results, schedules
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.base import Operation
@@ -35,6 +35,7 @@ from bucketq.model.effects import (
     operators,
     pushes,
     reads,
+    schedule_changes,
     segment_changes,
     timekeeping,
 )
@@ -89,6 +90,12 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     reservations.Reserve: adoption.reserve,
     reservations.RenewReservation: adoption.renew,
     reservations.DropReservation: adoption.drop,
+    schedules.SetSchedule: schedule_changes.set_schedule,
+    schedules.RemoveSchedule: schedule_changes.remove_schedule,
+    schedules.PauseSchedule: schedule_changes.pause_schedule,
+    schedules.ResumeSchedule: schedule_changes.resume_schedule,
+    schedules.ReadSchedules: schedule_changes.read_schedules,
+    schedules.Fire: schedule_changes.fire,
     segments.Spill: segment_changes.spill,
     segments.SpillKeys: segment_changes.spill_keys,
     segments.Merge: segment_changes.merge,
@@ -117,6 +124,7 @@ _PUSHES: dict[type[Operation], Callable[[State, Any, datetime, Request], Any]] =
     ops.Push: pushes.push,
     batches.Publish: pushes.publish,
     reservations.Adopt: adoption.adopt,
+    schedules.RunSchedule: schedule_changes.run_schedule,
 }
 """Handlers that need the request: ids of jobs are made for it, and rows may be written for it."""
 
@@ -130,6 +138,7 @@ _STORED: dict[type[Operation], tuple[_Remember, _Recall]] = {
     ops.ReleaseMany: (leases.remember_lost, leases.recall_lost),
     ops.Configure: (lambda _operation, _answer: None, operators.recall_settings),
     ops.GrantToken: (access.remember_grant, access.recall_grant),
+    schedules.RunSchedule: (lambda _operation, _answer: None, schedule_changes.recall_run),
     batches.OpenConsumer: (consumers.remember_opening, consumers.recall_opening),
     batches.AckBatch: (consumers.remember_closing, consumers.recall_closing),
     batches.ReleaseBatch: (consumers.remember_closing, consumers.recall_closing),

@@ -166,6 +166,7 @@ def content_of(state: State) -> dict[str, Any]:
         "keys": [plain(row) for row in state.keys],
         "tokens": [plain(row) for row in state.tokens],
         "consumers": [plain(row) for row in state.consumers],
+        "schedules": [plain(row) for row in state.schedules],
         "writers": [plain(row) for row in state.writers],
         "jobs": [plain(row) for row in state.jobs],
         "segments": [plain(each.entry()) for each in state.cold.rows.segments.values()],

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
-from bucketq.model import numbered_batches
+from bucketq.model import numbered_batches, schedules
 from bucketq.model import operations as ops
 from bucketq.model.base import Operation
 from bucketq.model.effects.access import may, right_of
@@ -255,6 +255,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
     "read": {
         *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, numbered_batches.ReadConsumers),
         *(*ops.HISTORY_READS, Wait),
+        schedules.ReadSchedules,
     },
 }
 

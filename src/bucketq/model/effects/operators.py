@@ -119,6 +119,11 @@ def configure(state: State, operation: Configure, _now: datetime) -> Settings:
                 "max_format cannot be 1 while segments are being written for the queue "
                 f"({len(state.reservations)} reservations); try again when that has ended"
             )
+        if state.schedules:
+            raise RejectedError(
+                f"max_format cannot be 1 while the queue has schedules ({len(state.schedules)}); "
+                "remove them first"
+            )
         state.requires.clear()  # ``changed`` has made sure that history is off.
         state.touch_head()
     if settings != state.settings:
