@@ -175,6 +175,7 @@ class _LeaderHooks(CommitHooks):
     """What a leader decides while a group committer commits for it."""
 
     reads = frozenset[type]((*READS, Heartbeat))
+    leads = True
 
     def __init__(self, clock: Clock, identity: Identity, after: int) -> None:
         super().__init__(clock, create=False)

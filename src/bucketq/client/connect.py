@@ -127,6 +127,7 @@ class Options(TypedDict, total=False):
     tls: Tls | None
     networks: Iterable[str] | None
     insecure: bool
+    fires_schedules: bool
 
 
 @overload
@@ -152,6 +153,7 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
     tls: Tls | None = None,
     networks: Iterable[str] | None = None,
     insecure: bool = False,
+    fires_schedules: bool = False,
 ) -> UnopenedQueue[Any]:
     """Open the queue at ``url``: ``async with bucketq.connect(url) as queue``.
 
@@ -184,13 +186,17 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
         networks: The networks of brokers, as in ``["10.0.0.0/8"]``, beside the loopback;
             BUCKETQ_NETWORKS, separated by commas, by default.
         insecure: Show the token to other hosts in plaintext too; BUCKETQ_INSECURE=1 by default.
+        fires_schedules: Whether a queue that writes directly fires schedules when they are due, as
+            a ``Worker`` does; for processes that stay open. Brokers and embedded queues always do.
     """
     credentials = make_credentials(
         os.environ, token=token, tls=tls, networks=networks, insecure=insecure
     )
     if worker is None:
         worker = f"{socket.gethostname()}:{os.getpid()}"
-    arguments = ConnectArguments(mode, launch, payload_type, worker, timeout_s, create, credentials)
+    arguments = ConnectArguments(
+        mode, launch, payload_type, worker, timeout_s, create, credentials, fires_schedules
+    )
     arguments.check()
     if isinstance(url, str) and url.startswith(BROKERS) and store is None:
         if mode not in {"auto", "remote"}:

@@ -41,10 +41,11 @@ class ConnectArguments(NamedTuple):
     timeout_s: float
     create: bool
     credentials: Credentials
+    fires_schedules: bool = False
 
     def check(self) -> None:
         """Reject what makes no sense; callers without types may pass anything."""
-        mode, launch, payload_type, worker, timeout_s, create, credentials = self
+        mode, launch, payload_type, worker, timeout_s, create, credentials, fires = self
         for name, value, allowed in (
             ("mode", mode, get_args(Mode)),
             ("launch", launch, get_args(Launch)),
@@ -57,9 +58,10 @@ class ConnectArguments(NamedTuple):
         if not timeout_s:
             message = "timeout_s must be more than 0 seconds"
             raise InvalidRequestError(message)
-        if not isinstance(create, bool):
-            message = f"create must be True or False, got {type(create).__name__}"
-            raise InvalidRequestError(message)
+        for name, flag in (("create", create), ("fires_schedules", fires)):
+            if not isinstance(flag, bool):
+                message = f"{name} must be True or False, got {type(flag).__name__}"
+                raise InvalidRequestError(message)
         payloads.check_type(payload_type)
         if credentials.tls is not None:
             read_client(credentials.tls)
@@ -67,13 +69,14 @@ class ConnectArguments(NamedTuple):
 
 def local_committer(kind: type[C], place: Location, arguments: ConnectArguments, clock: Clock) -> C:
     """Make a committer that writes the object from this process."""
-    return kind(
-        own_register(place, clock),
-        clock,
-        timeout_s=arguments.timeout_s,
-        create=arguments.create,
-        archive=ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
-    )
+    options: dict[str, Any] = {
+        "timeout_s": arguments.timeout_s,
+        "create": arguments.create,
+        "archive": ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
+    }
+    if kind is DirectCommitter:
+        options["fires_schedules"] = arguments.fires_schedules
+    return kind(own_register(place, clock), clock, **options)
 
 
 def own_register(place: Location, clock: Clock) -> Register:

@@ -31,6 +31,8 @@ class CommitHooks:
 
     reads = frozenset[type](READS)
     """Operations that are answered from what is committed, and change nothing."""
+    leads = False
+    """Whether this is the broker that the object names."""
 
     def __init__(self, clock: Clock, *, create: bool) -> None:
         """Begin; ``create`` is whether to create the queue if it does not exist."""

@@ -31,6 +31,7 @@ from bucketq.commit.request_ids import is_unjudged
 from bucketq.commit.upkeep.archiver import Archiver
 from bucketq.commit.upkeep.background import Background
 from bucketq.commit.upkeep.history_keeper import HistoryKeeper
+from bucketq.commit.upkeep.schedule_firer import ScheduleFirer
 from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
 from bucketq.commit.upkeep.spiller import Spiller
 from bucketq.commit.upkeep.tidying import tidy
@@ -70,8 +71,12 @@ class DirectCommitter:
         timeout_s: float = 60.0,
         create: bool = True,
         archive: ArchiveWriter | None = None,
+        fires_schedules: bool = False,
     ) -> None:
-        """Make a committer over a register; the arguments are those of ``GroupCommitter``."""
+        """Make a committer over a register; other arguments are those of ``GroupCommitter``.
+
+        ``fires_schedules`` is whether it stays open and fires them, as workers do.
+        """
         self._register = register
         self._clock = clock
         self._timeout_s = timeout_s
@@ -83,6 +88,8 @@ class DirectCommitter:
         self._upkeep = SegmentUpkeep(submit, register, clock)
         self._large_pushes = LargePushes(register.segments, clock, self.where)
         self._history = HistoryKeeper(submit, register, clock)
+        self._schedules = ScheduleFirer(submit, clock, self.where)
+        self._fires_schedules = fires_schedules
         self._history_reads = HistoryReads(register, clock, archive)
         self._waits = PolledWaits(self._submit_once, self._look)
         self._looked_at = 0
@@ -115,9 +122,12 @@ class DirectCommitter:
         self._archiver.start(lambda: self.state)
         self._upkeep.start(lambda: self.state)
         self._history.start(lambda: self.state)
+        if self._fires_schedules:
+            self._schedules.start(lambda: self.state, leads=False)
 
     async def close(self) -> None:
         """Wait for requests in progress, then close."""
+        await self._schedules.stop()
         await self._archiver.stop()
         await self._upkeep.stop()
         await self._history.stop()

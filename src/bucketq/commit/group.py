@@ -37,6 +37,7 @@ from bucketq.commit.pending_requests import LocalRequest, PendingRequest
 from bucketq.commit.stall import StallWatch
 from bucketq.commit.upkeep.archiver import Archiver
 from bucketq.commit.upkeep.history_keeper import HistoryKeeper
+from bucketq.commit.upkeep.schedule_firer import ScheduleFirer
 from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
 from bucketq.commit.upkeep.spiller import Spiller
 from bucketq.commit.upkeep.tidying import tidy
@@ -89,6 +90,7 @@ class GroupCommitter:
         self._spiller = Spiller(submit, register.segments, clock, self.where)
         self._upkeep = SegmentUpkeep(submit, register, clock)
         self._history = HistoryKeeper(submit, register, clock)
+        self._schedules = ScheduleFirer(submit, clock, self.where)
         self._history_reads = HistoryReads(register, clock, archive)
         self._wake = asyncio.Event()
         self._cold = ColdReads(register)
@@ -131,12 +133,14 @@ class GroupCommitter:
         self._spiller.start(lambda: self.state)
         self._upkeep.start(lambda: self.state)
         self._history.start(lambda: self.state)
+        self._schedules.start(lambda: self.state, leads=self._hooks.leads)
         self._task = loop.create_task(self._run())
         self._stalls.start()
 
     async def close(self, limit_s: float | None = None) -> None:
         """Commit what was submitted, then stop. Parked claims get ``ClosedError``."""
         self.working.send_away(closed(self.where))
+        await self._schedules.stop()
         await self._archiver.stop()
         await self._spiller.stop()
         await self._upkeep.stop()
@@ -290,6 +294,7 @@ class GroupCommitter:
         self._batch_delay.wrote(took_s, len(working.backlog.in_flight), len(working.backlog.batch))
         self._archiver.notice(document.state)
         self._spiller.notice(document.state)
+        self._schedules.notice(document.state)
         if settled.verdict is Verdict.LANDED and settled.document is document:
             self._history.notice(document.state, prepared.body)
         if working.settle(document, settled, base_version, began_s):
