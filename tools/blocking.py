@@ -20,6 +20,7 @@ SOURCES = [
         "queue.py",
         "result_verbs.py",
         "batch_verbs.py",
+        "schedule_verbs.py",
         "token_verbs.py",
         "history_verbs.py",
     )

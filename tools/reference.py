@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
             "LeaseRef",
             "Pulse",
         ],
+        "Schedules": ["Schedule", "ScheduleOptions"],
         "Handlers": ["Worker", "Context", "Retry", "GiveUp", "JobCancelled"],
         "Numbered batches": ["ConsumerState", "BatchState", "JobBatch", "ConsumerInfo"],
         "The state of a queue": ["Settings", "Stats", "Snapshot", "TokenInfo"],

@@ -17,6 +17,7 @@ from bucketq.model.job_ids import JobId
 from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Status
+from bucketq.model.schedules import SetAnswer
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, TokenInfo
 from bucketq.queue.arguments import Duration, Held, Names
@@ -24,6 +25,7 @@ from bucketq.queue.change import Change, HistoryRange
 from bucketq.queue.job import Job, JobBatch, JobPage
 from bucketq.queue.new_jobs import JobSpec, PushOptions
 from bucketq.queue.queue import Queue
+from bucketq.queue.schedule import Schedule, ScheduleOptions
 
 T = TypeVar("T")
 
@@ -326,6 +328,47 @@ class BlockingQueue(Generic[T]):
         already, and is pushed as it is.
         """
         return self._call(self._queue.publish, writer, batch, jobs, part=part, request=request)
+
+    def schedule(
+        self,
+        name: str,
+        kind: str,
+        payload: T,
+        *,
+        request: str | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> SetAnswer:
+        """Let the queue push a job again and again; ``ScheduleOptions`` explains the options.
+
+        Give ``cron``, which needs the extra ``cron``, or ``every_s``. A schedule of the same name
+        is changed: if its times are the same, what was due before stays decided, and it stays
+        paused if it was. Returns ``created``, ``changed`` or ``unchanged``. A due time is pushed
+        once, by a broker, an embedded queue or a worker that is running.
+        """
+        return self._call(self._queue.schedule, name, kind, payload, request=request, **options)
+
+    def unschedule(self, name: str, *, request: str | None = None) -> bool:
+        """Remove a schedule; return whether there was one. Jobs that it pushed stay."""
+        return self._call(self._queue.unschedule, name, request=request)
+
+    def pause_schedule(self, name: str, *, request: str | None = None) -> None:
+        """Push no more jobs of a schedule."""
+        return self._call(self._queue.pause_schedule, name, request=request)
+
+    def resume_schedule(self, name: str, *, request: str | None = None) -> None:
+        """Undo the pause of a schedule. What was due meanwhile never runs."""
+        return self._call(self._queue.resume_schedule, name, request=request)
+
+    def run_schedule(self, name: str, *, request: str | None = None) -> str:
+        """Push the job of a schedule now, paused or not; return its id. Due times stay as they are.
+
+        It counts as the last run, which ``alone`` waits for.
+        """
+        return self._call(self._queue.run_schedule, name, request=request)
+
+    def schedules(self) -> list[Schedule[T]]:
+        """List the schedules, in the order in which they were made."""
+        return self._call(self._queue.schedules)
 
     def create_token(
         self,

@@ -41,6 +41,7 @@ from bucketq.queue.history_verbs import HistoryVerbs
 from bucketq.queue.job import Job, JobPage
 from bucketq.queue.new_jobs import JobSpec, PushOptions, new_job
 from bucketq.queue.result_verbs import ResultVerbs
+from bucketq.queue.schedule_verbs import ScheduleVerbs
 from bucketq.queue.sender import Sender
 from bucketq.queue.token_verbs import TokenVerbs
 
@@ -54,7 +55,9 @@ _ANY_TAGS = Settings(max_tags=2**31)
 """A filter may name any number of tags."""
 
 
-class Queue(BatchVerbs[T], ResultVerbs, TokenVerbs, HistoryVerbs, Generic[T]):
+class Queue(
+    BatchVerbs[T], ResultVerbs, ScheduleVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]
+):
     """A queue of jobs whose payloads are ``T``.
 
     A verb that changes something returns when the change is durable, and not before. Every

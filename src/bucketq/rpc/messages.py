@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from bucketq.model import history, numbered_batches, results
+from bucketq.model import history, numbered_batches, results, schedules
 from bucketq.model import operations as ops
 from bucketq.model.operations import Request
 
@@ -61,6 +61,12 @@ OFFERED = (
     history.ForgetHistory,
     results.Wait,
     results.FindArchived,
+    schedules.SetSchedule,
+    schedules.RemoveSchedule,
+    schedules.PauseSchedule,
+    schedules.ResumeSchedule,
+    schedules.RunSchedule,
+    schedules.ReadSchedules,
 )
 """Operations that clients may send. The others are used by brokers only."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from bucketq.model import history, numbered_batches, results
+from bucketq.model import history, numbered_batches, results, schedules
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import KnownJobId
@@ -147,6 +147,22 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     numbered_batches.RemoveConsumer(consumer="spark"),
     numbered_batches.Publish(writer="", batch=0, jobs=()),
     numbered_batches.Publish(writer="sink", batch=41, part=3, jobs=(PLAIN_JOB, PLAIN_JOB)),
+    schedules.SetSchedule(schedule="", job=PLAIN_JOB),
+    schedules.SetSchedule(schedule="tick", job=FULL_JOB, every_s=300.5, missed="skip"),
+    schedules.SetSchedule(
+        schedule="nightly",
+        job=PLAIN_JOB,
+        cron="0 3 * * *",
+        timezone="Europe/Berlin",
+        missed="all",
+        jitter_s=0.25,
+        alone=True,
+    ),
+    schedules.RemoveSchedule(schedule="nightly"),
+    schedules.PauseSchedule(schedule="nightly"),
+    schedules.ResumeSchedule(schedule="nightly"),
+    schedules.RunSchedule(schedule="nightly", job="j1"),
+    schedules.ReadSchedules(),
 )
 
 WAITING = JobRecord(
@@ -252,6 +268,36 @@ LASTING_TOKEN = TokenInfo(id="00000000", name="größe", rights=("admin",), crea
 HELD = structs.replace(WAITING, status="running", lease="l1", worker="w", lease_s=600.5)
 CONSUMER = numbered_batches.ConsumerInfo(name="größe", epoch=3, batch=7, pending=2, at=NOON)
 IDLE_CONSUMER = numbered_batches.ConsumerInfo(name="idle", epoch=1, at=NOON)
+SCHEDULE = schedules.ScheduleRecord(
+    id="nightly",
+    seq=1,
+    kind="report",
+    payload=Raw(b'{"days":1}'),
+    created_at=NOON,
+    decided_at=NOON,
+    cron="0 3 * * *",
+    timezone="Europe/Berlin",
+)
+TICK = schedules.ScheduleRecord(
+    id="tick",
+    seq=2,
+    kind="ping",
+    payload=Raw(b'"AAEC"'),
+    payload_encoding="base64",
+    created_at=NOON,
+    decided_at=NOON,
+    every_s=300.0,
+    missed="all",
+    jitter_s=1.5,
+    alone=True,
+    paused=True,
+    priority=5,
+    max_attempts=3,
+    backoff=Backoff(2.5),
+    tags={"team": "growth"},
+    last_job="j1",
+    last_seq=7,
+)
 
 DEAD_END = results.JobEnd(
     id="größe",
@@ -329,6 +375,15 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("consumers", (CONSUMER, IDLE_CONSUMER)),
     ("remove_consumer", True),
     ("remove_consumer", False),
+    ("set_schedule", "created"),
+    ("set_schedule", "unchanged"),
+    ("remove_schedule", True),
+    ("remove_schedule", False),
+    ("pause_schedule", None),
+    ("resume_schedule", None),
+    ("run_schedule", ("j1",)),
+    ("schedules", ()),
+    ("schedules", (SCHEDULE, TICK)),
     ("publish", True),
     ("publish", False),
     ("read_changes", CHANGES),

@@ -23,6 +23,7 @@ from bucketq.model.operations import Page, Pulse, Snapshot
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import JobRecord
 from bucketq.model.results import JobEnd
+from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import Answer, Refusal
@@ -260,6 +261,12 @@ _OUTCOMES = {
     "forget_history": "count",
     "wait": "waited",
     "find_archived": "waited",
+    "set_schedule": "scheduled",
+    "remove_schedule": "removed",
+    "pause_schedule": "done",
+    "resume_schedule": "done",
+    "run_schedule": "pushed",
+    "schedules": "schedule_list",
 }
 """The field of an answer, by the verb of its call."""
 
@@ -289,5 +296,7 @@ _CODECS: dict[str, _Codec] = {
     "change_page": _document(ChangePage),
     "copy_part": _document(CopyPart),
     "waited": (_write_waited, _read_waited),
+    "scheduled": _single("result"),
+    "schedule_list": _documents("schedules", ScheduleRecord),
 }
 """How each field of an answer is encoded and decoded."""

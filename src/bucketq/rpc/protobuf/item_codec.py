@@ -134,6 +134,19 @@ def _read_job(job: pb.NewJob) -> NewJob:
     return NewJob(**given)
 
 
+def write_job(sent: pb.NewJob, job: NewJob) -> int:
+    """Encode one job into a message that has it, and return its approximate size."""
+    whole = pb.Push()
+    size = _write_jobs(whole.jobs, (job,))
+    sent.CopyFrom(whole.jobs[0])
+    return size
+
+
+def read_job(sent: pb.NewJob) -> NewJob:
+    """Decode one job."""
+    return _read_jobs((sent,))[0]
+
+
 def _write_leases(sent: Any, leases: Sequence[LeaseRef]) -> int:
     add = sent.add
     for lease in leases:

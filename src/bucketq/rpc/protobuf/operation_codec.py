@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model.operations import AnyOperation, Claim, Complete, Configure, Fail
+from bucketq.model.schedules import SetSchedule
 from bucketq.queue.arguments import MAX_WAIT_S
 from bucketq.rpc.messages import OFFERED, FlushArchive
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
@@ -24,8 +25,10 @@ from bucketq.rpc.protobuf.item_codec import (
     Reader,
     Writer,
     read_completion,
+    read_job,
     read_names,
     write_completion,
+    write_job,
 )
 from bucketq.rpc.protobuf.struct_codec import StructCodec
 
@@ -124,11 +127,26 @@ def _read_configure(sent: pb.Configure) -> Configure:
     return Configure(changes=_decode_changes(sent.changes or b"{}"))
 
 
+def _write_schedule(sent: pb.SetSchedule, operation: SetSchedule) -> int:
+    for name in _SCHEDULE_FIELDS:
+        setattr(sent, name, getattr(operation, name))
+    return ITEM_BYTES + write_job(sent.job, operation.job)
+
+
+def _read_schedule(sent: pb.SetSchedule) -> SetSchedule:
+    fields = {name: getattr(sent, name) for name in _SCHEDULE_FIELDS}
+    # Clients may leave out what has a default.
+    given = {name: value for name, value in fields.items() if value or name == "schedule"}
+    return SetSchedule(job=read_job(sent.job), **given)
+
+
+_SCHEDULE_FIELDS = tuple(name for name in SetSchedule.__struct_fields__ if name != "job")
 _OWN_CODECS: dict[type, tuple[Writer, Reader]] = {
     Claim: (_write_claim, _read_claim),
     Complete: (write_completion, read_completion),
     Fail: (_write_fail, _read_fail),
     Configure: (_write_configure, _read_configure),
+    SetSchedule: (_write_schedule, _read_schedule),
 }
 _WRITERS: dict[type, tuple[str, Writer]] = {}
 _READERS: dict[str, Reader] = {}

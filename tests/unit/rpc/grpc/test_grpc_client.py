@@ -48,6 +48,7 @@ SENDERS: dict[str, ops.AnyOperation | FlushArchive] = {
         "snapshot": "readsnapshot",
         "tokens": "readtokens",
         "consumers": "readconsumers",
+        "schedules": "readschedules",
     }.items()
 }
 

@@ -29,6 +29,7 @@ CODES = {
     "ConsumerFencedError": "FAILED_PRECONDITION",
     "HistoryGapError": "FAILED_PRECONDITION",
     "QueueNotFoundError": "NOT_FOUND",
+    "ScheduleNotFoundError": "NOT_FOUND",
     "StoreRefusedError": "FAILED_PRECONDITION",
     "ClosedError": "FAILED_PRECONDITION",
     "CorruptStateError": "DATA_LOSS",
