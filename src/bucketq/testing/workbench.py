@@ -36,7 +36,10 @@ from bucketq.queue.arguments import seconds
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 from bucketq.store.memory import forget_memory_store, shared_memory_store
+from bucketq.store.url import open_store
 from bucketq.testing.inline_worker import InlineWorker, Ran
+from bucketq.testing.schedule_stops import ScheduleStops
+from bucketq.worker.declared_schedules import DeclaredSchedules
 from bucketq.worker.handler_exceptions import GiveUp, Retry
 from bucketq.worker.handlers import Handler, Handlers
 from bucketq.worker.worker import Worker
@@ -45,6 +48,8 @@ _NAME = "workbench"
 _PAGE_JOBS = 1000
 _MOST_JOBS = 10_000
 """After so many attempts, ``run`` assumes that jobs push each other without end."""
+_MOST_STOPS = 10_000
+"""After so many due times, ``advance`` assumes a mistake in the unit."""
 _FOR_EVER_S = 1e9
 """Thirty years."""
 
@@ -88,9 +93,12 @@ class Workbench:
                 f"`at` has no time zone: write {at.replace(tzinfo=UTC)!r}, or your own zone"
             )
         self._handlers = Handlers()
+        self._schedules = DeclaredSchedules()
         for worker in workers:
             for handler in worker.handlers.values():
                 self._handlers.add(handler)
+            for schedule in worker.schedules.values():
+                self._schedules.add(schedule)
         self._workers = workers
         self._at = at
         self._state = state
@@ -113,11 +121,15 @@ class Workbench:
             stack.callback(loop_thread.call, connection.__aexit__)
             runner = asyncio.Runner()
             stack.callback(runner.close)
-            opened = _Opened(store.url, clock, bridge, runner)
+            stops = ScheduleStops(loop_thread, open_store(store.url), clock)
+            stack.callback(stops.close)
+            opened = _Opened(store.url, clock, bridge, runner, stops)
             for worker in self._workers:
                 stack.enter_context(worker.open_queues.opened(bridge.queue, loop_thread.loop))
             # Not by other connections either: a test inspects finished jobs.
             opened.blocking.configure(archive_after_s=_FOR_EVER_S)
+            for name, kind, payload, options in self._schedules.values():
+                opened.blocking.schedule(name, kind, payload, **options)
             self._stack = stack.pop_all()
         self._opened = opened
         return self
@@ -148,16 +160,32 @@ class Workbench:
         return self._open().clock.now()
 
     def advance(self, by: float | timedelta) -> None:
-        """Move the clock forward: delayed jobs and retries become due."""
-        self._open().clock.advance(timedelta(seconds=seconds(by, "by")))
+        """Move the clock forward: delayed jobs and retries become due, and schedules fire.
+
+        The clock stops at each due time of a schedule, as if a process were there all the time.
+        """
+        opened = self._open()
+        self._advance_to(opened.clock.now() + timedelta(seconds=seconds(by, "by")))
+
+    def _advance_to(self, end: datetime) -> None:
+        opened = self._open()
+        for _ in range(_MOST_STOPS):
+            due = opened.stops.next_due()
+            opened.clock.advance(min(due or end, end) - opened.clock.now())
+            if due is None or due > end:
+                return
+            opened.stops.fire_due()
+        raise InvalidRequestError(
+            f"schedules were due {_MOST_STOPS:,} times: advance the clock in smaller steps"
+        )
 
     def advance_to_next(self) -> bool:
-        """Move the clock to the time of the next delayed job; return False if there is none."""
-        clock = self._open().clock
+        """Move the clock to the next delayed job or due schedule; return False if there is none."""
+        now, due = self._open().clock.now(), self._open().stops.next_due()
         waiting = [job.run_at for job in self.jobs() if job.status == "queued" and job.run_at]
-        later = [run_at for run_at in waiting if run_at > clock.now()]
+        later = [run_at for run_at in [*waiting, due] if run_at is not None and run_at > now]
         if later:
-            clock.advance(min(later) - clock.now())
+            self._advance_to(min(later))
         return bool(later)
 
     def pushed(self, kind: str | None = None) -> list[Any]:
@@ -291,6 +319,7 @@ class _Opened(NamedTuple):
     clock: StoppedClock
     bridge: _Bridge
     runner: asyncio.Runner
+    stops: ScheduleStops
 
     @property
     def blocking(self) -> BlockingQueue[Any]:

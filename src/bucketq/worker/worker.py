@@ -39,6 +39,7 @@ from bucketq.queue.arguments import seconds
 from bucketq.queue.queue import Queue
 from bucketq.worker.caller_loop import CallerLoopRunner, run_on
 from bucketq.worker.counters import WorkerCounters
+from bucketq.worker.declared_schedules import ScheduleDeclarations, declare
 from bucketq.worker.drain import Drain
 from bucketq.worker.engine import Engine
 from bucketq.worker.forced_exit import ForcedExit
@@ -67,7 +68,7 @@ _HIGHEST_CONCURRENCY = 10_000
 """Far more threads than a host should run."""
 
 
-class Worker:
+class Worker(ScheduleDeclarations):
     """Handlers, and the queue whose jobs they run."""
 
     def __init__(
@@ -381,9 +382,11 @@ class Worker:
         self, url: str, handlers: dict[str, Handler], runner: Runner, *, burst: bool
     ) -> None:
         """Open the queue, run jobs until stopped, and close it."""
-        connection = connect(url, **self._options)
+        options: Options = {"fires_schedules": True, **self._options}
+        connection = connect(url, **options)
         queue = await connection.__aenter__()
         try:
+            await declare(queue, self.schedules)
             self._engine = self._make_engine(queue, handlers, runner, burst=burst)
             _log.info("working on %s: %s", url, ", ".join(handlers))
             with self.open_queues.opened(queue, asyncio.get_running_loop()):
