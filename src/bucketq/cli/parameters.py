@@ -43,3 +43,4 @@ Since = Annotated[
 ]
 Until = Annotated[str | None, option("--until TIME", "End, exclusive; now by default.")]
 Yes = Annotated[bool, option("--yes -y", "Do not ask for confirmation.")]
+ScheduleName = Annotated[str, argument("NAME", "Name of the schedule, as shown by `ls`.")]

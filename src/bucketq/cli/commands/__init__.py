@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "redrive": "Queue dead jobs again, with all their attempts.",
         "purge": "Move dead jobs to the archive.",
         "config": "Show or change the settings of a queue.",
+        "schedule": "Manage schedules, by which a queue pushes jobs by itself.",
     },
     "storage": {
         "create": "Create an empty queue.",
@@ -73,6 +74,14 @@ SUBCOMMANDS: dict[str, dict[str, str]] = {
     "history": {
         "ls": "List the versions of a queue, with the requests that made them.",
         "purge": "Delete what the history has of versions before a version or a time.",
+    },
+    "schedule": {
+        "add": "Add a schedule, or change the one of this name.",
+        "ls": "List the schedules, with the next due time of each.",
+        "rm": "Remove a schedule.",
+        "pause": "Push no more jobs of a schedule, until it is resumed.",
+        "resume": "Push jobs of a schedule again after a pause.",
+        "run": "Push the job of a schedule now and print its id, paused or not.",
     },
     "token": {
         "create": "Create a token and print it once.",
