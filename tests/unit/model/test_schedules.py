@@ -123,11 +123,12 @@ def test_what_was_computed_from_another_schedule_of_the_name_does_not_fire() -> 
     driver = queue()
     driver.ok(hourly())
     fire = firing(driver, START + HOUR)
-    for change in (
+    changes: list[list[AnyOperation]] = [
         [hourly(every_s=60.0)],
         [RemoveSchedule(schedule="tick")],
         [hourly(every_s=0.0, cron="0 * * * *"), PauseSchedule(schedule="tick")],
-    ):
+    ]
+    for change in changes:
         for operation in change:
             driver.ok(operation)
         assert driver.ok(fire) == ()
