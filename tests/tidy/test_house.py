@@ -17,6 +17,8 @@ PACKAGE = ROOT / "src" / "bucketq"
 SIMULATOR = ROOT / "simulator"
 
 FILE_LINES_MAX = 450
+GENERATED = {"blocking_queue.py"}
+"""Written by a tool, and as long as there are verbs."""
 FUNCTION_LINES_MAX = 70
 
 # Names that say where code was put, not what it is.
@@ -56,6 +58,7 @@ def test_no_module_is_too_long_to_read_in_one_sitting() -> None:
         f"{place(path)}: {count} lines"
         for path in [*modules(), *other_modules()]
         if (count := len(path.read_text("utf-8").splitlines())) > FILE_LINES_MAX
+        and path.name not in GENERATED
     ]
     assert not long, f"split these modules by topic, {FILE_LINES_MAX} lines are the limit: {long}"
 

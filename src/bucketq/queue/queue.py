@@ -55,9 +55,7 @@ _ANY_TAGS = Settings(max_tags=2**31)
 """A filter may name any number of tags."""
 
 
-class Queue(
-    BatchVerbs[T], ResultVerbs, ScheduleVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]
-):
+class Queue(BatchVerbs[T], ResultVerbs, ScheduleVerbs[T], TokenVerbs, HistoryVerbs, Generic[T]):
     """A queue of jobs whose payloads are ``T``.
 
     A verb that changes something returns when the change is durable, and not before. Every
