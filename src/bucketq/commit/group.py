@@ -28,6 +28,7 @@ from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
+from bucketq.commit.deadlines import Deadlines
 from bucketq.commit.history_reader import HistoryReads
 from bucketq.commit.large_pushes import LargePushes
 from bucketq.commit.objects.pacing import BatchDelay
@@ -100,6 +101,9 @@ class GroupCommitter:
         )
         """The state in memory, and the pending requests."""
         self._batch_delay = BatchDelay()
+        self._deadlines = Deadlines(
+            lambda pending: self._unanswered(pending, f"in {pending.timeout_s:g} s")
+        )
         unknown = partial(self._unanswered, limit="in time")
         self._stalls = StallWatch(register, clock, self.working, self._hooks, unknown)
         self._unreadable = TransientFault(clock, _log, f"{self.where}: cannot be read")
@@ -154,6 +158,7 @@ class GroupCommitter:
         await self._large_pushes.stop()
         await self._history_reads.stop()
         self._answer_all(None)
+        self._deadlines.close()
         self.working.document = None
 
     async def submit(self, request: Request, timeout_s: float) -> Any:
@@ -162,14 +167,13 @@ class GroupCommitter:
         pending = LocalRequest(request, self._register.version, loop, self._register.writer)
         self.admit(pending)
         self.accept(pending)
-        limit_s = timeout_s + max(0.0, pending.until - loop.time())
+        pending.timeout_s = timeout_s
+        self._deadlines.add(pending, max(pending.until, loop.time()) + timeout_s)
         try:
-            async with asyncio.timeout(limit_s):
-                # If the caller is cancelled, the request still commits; only its answer is dropped.
-                return await pending.answer
-        except TimeoutError as error:
-            limit = f"in {timeout_s:g} s"
-            raise self._unanswered(pending, limit) from error
+            # If the caller is cancelled, the request still commits; only its answer is dropped.
+            return await pending.answer
+        finally:
+            self._deadlines.remove(pending)
 
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call."""

@@ -77,7 +77,7 @@ class PendingRequest:
 class LocalRequest(PendingRequest):
     """A request of this process, whose caller awaits a future."""
 
-    __slots__ = ("_by", "answer")
+    __slots__ = ("_by", "answer", "timeout_s")
 
     def __init__(
         self, request: Request, since: int, loop: asyncio.AbstractEventLoop, by: str = ""
@@ -85,6 +85,8 @@ class LocalRequest(PendingRequest):
         super().__init__(request, since, loop.time())
         self._by = by
         self.answer: asyncio.Future[Any] = loop.create_future()
+        self.timeout_s = inf
+        """How long its caller waits for the answer."""
 
     @property
     def by(self) -> str:
