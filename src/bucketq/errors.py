@@ -84,7 +84,7 @@ class KeyConflictError(RejectedError):
 
 
 class JobNotFoundError(RejectedError):
-    """The queue holds no job with this id."""
+    """The queue holds no job with this id: it was never pushed, or has been archived."""
 
 
 class JobFailedError(RejectedError):
@@ -140,7 +140,10 @@ class ClosedError(RejectedError, RuntimeError):
 
 
 class CorruptStateError(BucketQError):
-    """The object is not one that bucketq wrote; it is left untouched for a person to look at."""
+    """The object is not one that bucketq wrote, or a segment that it names is lost or damaged.
+
+    Everything is left untouched for a person to look at.
+    """
 
 
 class NotDurableError(CorruptStateError):

@@ -134,9 +134,8 @@ def _read_copy(body: bytes) -> CopiedQueue:
     state = copy.state
     if state.cold.rows.segments:
         raise InvalidRequestError(
-            f"the copy names {len(state.cold.rows)} segments, but their jobs are not in it: it is "
-            "the object of a deep queue; make copies with `bucketq backup`, or name the queue "
-            "itself by its address"
+            "the copy does not hold the jobs of the segments that it names: it is the object of a "
+            "deep queue; make copies with `bucketq backup`, or name the queue itself by its address"
         )
     state.requires = {SCHEDULES: None} if state.schedules else {}
     return copy

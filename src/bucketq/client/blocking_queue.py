@@ -79,9 +79,10 @@ class BlockingQueue(Generic[T]):
     ) -> list[Job[T]]:
         """Take jobs to work on: the most urgent, then the oldest, that are due.
 
-        Waits up to ``wait_s`` for the first one. An empty answer has changed nothing. With
-        ``lease_s`` a worker may be silent for that long instead of for what the settings say. If
-        the caller is cancelled, jobs that the claim got are released.
+        Waits up to ``wait_s`` for the first one. An empty answer has changed nothing. A job goes
+        to another worker if this one is silent for ``lease_s`` (without it, what the settings say:
+        30 s): call ``heartbeat`` until it is finished. If the caller is cancelled, jobs that the
+        claim got are released.
         """
         return self._call(
             self._queue.claim,
@@ -202,7 +203,12 @@ class BlockingQueue(Generic[T]):
         return self._call(self._queue.configure, request=request, **changes)
 
     def get(self, job_id: str) -> Job[T]:
-        """Read one job."""
+        """Read one job of the queue.
+
+        Raises:
+            JobNotFoundError: It was never pushed, or has been archived, ``archive_after_s`` after
+                it has finished: ``wait`` finds its result in the archive.
+        """
         return self._call(self._queue.get, job_id)
 
     def jobs(

@@ -167,9 +167,10 @@ class Queue(BatchVerbs[T], ResultVerbs, ScheduleVerbs[T], TokenVerbs, HistoryVer
     ) -> list[Job[T]]:
         """Take jobs to work on: the most urgent, then the oldest, that are due.
 
-        Waits up to ``wait_s`` for the first one. An empty answer has changed nothing. With
-        ``lease_s`` a worker may be silent for that long instead of for what the settings say. If
-        the caller is cancelled, jobs that the claim got are released.
+        Waits up to ``wait_s`` for the first one. An empty answer has changed nothing. A job goes
+        to another worker if this one is silent for ``lease_s`` (without it, what the settings say:
+        30 s): call ``heartbeat`` until it is finished. If the caller is cancelled, jobs that the
+        claim got are released.
         """
         self._sender.check_open()
         wait_s = seconds(wait_s, "wait_s")
@@ -369,7 +370,12 @@ class Queue(BatchVerbs[T], ResultVerbs, ScheduleVerbs[T], TokenVerbs, HistoryVer
         return cast("Settings", await self._sender.send(ops.Configure(changes=changes), request))
 
     async def get(self, job_id: str) -> Job[T]:
-        """Read one job."""
+        """Read one job of the queue.
+
+        Raises:
+            JobNotFoundError: It was never pushed, or has been archived, ``archive_after_s`` after
+                it has finished: ``wait`` finds its result in the archive.
+        """
         return Job(await self._sender.send(ops.Get(job=job_name(job_id))), self._payload_type)
 
     async def jobs(
