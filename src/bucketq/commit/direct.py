@@ -124,6 +124,7 @@ class DirectCommitter:
         self._history.start(lambda: self.state)
         if self._fires_schedules:
             self._schedules.start(lambda: self.state, leads=False)
+            self._schedules.notice(self._document.state)
 
     async def close(self) -> None:
         """Wait for requests in progress, then close."""
@@ -286,6 +287,7 @@ class DirectCommitter:
         state = document.state
         self._seen = state
         self.sees_broker = state.is_served
+        self._schedules.notice(state)
         is_alone = not state.is_served and not isinstance(request.operation, READS)
         steps = await self._history.step_before(state) if is_alone else []
         now = self._clock.now()

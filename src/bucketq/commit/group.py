@@ -138,6 +138,7 @@ class GroupCommitter:
         self._upkeep.start(lambda: self.state)
         self._history.start(lambda: self.state)
         self._schedules.start(lambda: self.state, leads=self._hooks.leads)
+        self._schedules.notice(document.state)
         self._task = loop.create_task(self._run())
         self._stalls.start()
 
@@ -226,6 +227,8 @@ class GroupCommitter:
                 self.writing_since = asyncio.get_running_loop().time()
                 await self._round()
                 self.writing_since = None
+                if self.state is not None:
+                    self._schedules.notice(self.state)
         except Exception as error:  # noqa: BLE001 - whatever it is, no caller may hang
             self._broken = error
             self._answer_all(error)
@@ -298,7 +301,6 @@ class GroupCommitter:
         self._batch_delay.wrote(took_s, len(working.backlog.in_flight), len(working.backlog.batch))
         self._archiver.notice(document.state)
         self._spiller.notice(document.state)
-        self._schedules.notice(document.state)
         if settled.verdict is Verdict.LANDED and settled.document is document:
             self._history.notice(document.state, prepared.body)
         if working.settle(document, settled, base_version, began_s):

@@ -30,9 +30,7 @@ _log = logging.getLogger("bucketq")
 
 _PASS_S = 1.0
 """The longest pause between two passes, which may take twice as long: what others change, and a
-clock that is set, are noticed after it."""
-_IDLE_PASS_S = 2.0
-"""The same while there are no schedules; the first one that this process commits is noticed."""
+clock that is set, are noticed after it. Without schedules there are no passes."""
 _LEAST_PASS_S = 0.005
 """A timer may fire a little early; this keeps the task from spinning until a schedule is due."""
 MISSED_AFTER = timedelta(seconds=60)
@@ -84,10 +82,10 @@ class ScheduleFirer:
         ``current`` returns the state in memory. A process that does not lead leaves it to the
         broker of the queue for a while, if there is one.
         """
-        self._loop.start(partial(self._pass, current, leads=leads), _LEAST_PASS_S)
+        self._loop.start(partial(self._pass, current, leads=leads), None)
 
     def notice(self, state: State) -> None:
-        """Look at a state after a commit: it may have the first schedule."""
+        """Look at a state that was read or committed: it may have the first schedule."""
         if state.schedules and not self._next:
             self._loop.wake()
 
@@ -95,10 +93,13 @@ class ScheduleFirer:
         """Stop firing."""
         await self._loop.stop()
 
-    async def _pass(self, current: Callable[[], State | None], *, leads: bool) -> float:
+    async def _pass(self, current: Callable[[], State | None], *, leads: bool) -> float | None:
         state = current()
-        if state is None or not state.schedules:
-            return _IDLE_PASS_S
+        if state is None:
+            return _PASS_S
+        if not state.schedules:
+            self._next = {}
+            return None
         now = self._clock.now()
         delay = timedelta(0) if leads or not state.is_served else _HEAD_START
         await self.fire_due(list(state.schedules), now - delay)
