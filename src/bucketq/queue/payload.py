@@ -16,6 +16,7 @@ import dataclasses
 import math
 import reprlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -42,7 +43,18 @@ def _as_builtin(value: object) -> str:
     raise TypeError(message)
 
 
-_encode = msgspec.json.Encoder(enc_hook=_as_builtin).encode
+_encode_plain = msgspec.json.Encoder().encode
+_encode_ids = msgspec.json.Encoder(enc_hook=_as_builtin).encode
+
+
+def _encode(value: object) -> bytes:
+    """Encode a value in which there may be a ``JobId``."""
+    try:
+        return _encode_plain(value)
+    except TypeError as error:
+        with suppress(TypeError):
+            return _encode_ids(value)
+        raise error from None  # It says more than the error of an encoder with a hook.
 
 
 def check_type(into: Any) -> None:
