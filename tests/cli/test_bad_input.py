@@ -60,6 +60,7 @@ def test_a_bad_address_is_rejected_in_one_sentence(
     extra: tuple[str, ...] = ON_A_QUEUE.get(name, ())
     extra = {
         "push": ("k", "1"),
+        "wait": ("job",),
         "import": ("-",),
         "restore": ("-",),
         "archive prune": ("--older-than", "1d", "--yes"),
