@@ -20,6 +20,7 @@ from bucketq.errors import (
 from bucketq.model.numbered_batches import BatchState, ConsumerState
 from bucketq.model.operations import Pulse
 from bucketq.model.queue_stats import Stats
+from bucketq.model.records import Progress
 from bucketq.queue.job import Job, JobBatch
 from bucketq.queue.new_jobs import JobSpec
 from bucketq.queue.queue import Queue
@@ -110,8 +111,11 @@ class CallHistory:
 class RecordingQueue:
     """The verbs of a queue; every call is recorded. Payloads are tokens that no two jobs share."""
 
-    def __init__(self, history: CallHistory, actor: str, queue: Queue[str]) -> None:
-        """Record the calls of ``actor``."""
+    def __init__(
+        self, history: CallHistory, actor: str, queue: Queue[str], *, reports: bool = False
+    ) -> None:
+        """Record the calls of ``actor``; with ``reports`` heartbeats carry progress."""
+        self._reports = reports
         self._history = history
         self._actor = actor
         self.queue = queue
@@ -179,8 +183,10 @@ class RecordingQueue:
     async def heartbeat(self, jobs: list[Job[str]]) -> list[Pulse]:
         """Heartbeat jobs."""
         leases = [job.lease.lease for job in jobs]
+        # The note names the attempt, so that a report that outlives its attempt is noticed.
+        come = {job.id: Progress(1, 2, job.lease.lease) for job in jobs if self._reports}
         answer: list[Pulse] = await self._note(
-            "heartbeat", {"leases": leases}, lambda: self.queue.heartbeat(jobs)
+            "heartbeat", {"leases": leases}, lambda: self.queue.heartbeat(jobs, progress=come)
         )
         return answer
 

@@ -178,6 +178,8 @@ def _check_jobs(chain: CommitChain, version: int, before: State | None, state: S
         else:
             _check_step(chain, version, old, job)
         is_quiet = is_quiet and old is not None and _quiet(job) == _quiet(old)
+        if job.progress is not None and job.progress.note != job.lease:
+            chain.violate("progress ends with its attempt", f"{job}", version)
         if job.lease is not None and job.status == "running":
             _check_lease(chain, version, job, job.lease)
     return is_quiet
@@ -201,7 +203,7 @@ def _check_lease(chain: CommitChain, version: int, job: JobRecord, lease: str) -
 
 def _quiet(job: JobRecord) -> JobRecord:
     """Return a job without the fields that a heartbeat changes."""
-    return msgspec.structs.replace(job, heartbeat_at=None, silent_s=0.0)
+    return msgspec.structs.replace(job, heartbeat_at=None, silent_s=0.0, progress=None)
 
 
 def _head(state: State) -> tuple[Any, ...]:

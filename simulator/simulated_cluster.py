@@ -324,7 +324,7 @@ class SimulatedCluster:
         if self.is_deep and program.kind not in LEADERS:
             publisher = BulkPublisher(machine.link, KEY, machine.clock, rng, program.timeout_s)
         return Actor(
-            RecordingQueue(self.history, name, queue),
+            RecordingQueue(self.history, name, queue, reports="wait" in program.roles),
             rng,
             self.new_token,
             heartbeat_s=2.0,

@@ -51,6 +51,7 @@ EXPORTS = [
     "OverloadedError",
     "PayloadError",
     "PayloadTooLargeError",
+    "Progress",
     "Pulse",
     "PushOptions",
     "Queue",

@@ -32,6 +32,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
             "JobPage",
             "Backoff",
             "Failure",
+            "Progress",
             "LeaseRef",
             "Pulse",
         ],

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot
     from bucketq.model.queue_stats import Stats
-    from bucketq.model.records import Backoff, Failure
+    from bucketq.model.records import Backoff, Failure, Progress
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
     from bucketq.queue.change import Change, ChangeRequest, HistoryRange, JobChange
@@ -95,6 +95,7 @@ __all__ = [
     "OverloadedError",
     "PayloadError",
     "PayloadTooLargeError",
+    "Progress",
     "Pulse",
     "PushOptions",
     "Queue",
@@ -128,7 +129,7 @@ _NAMES = {
     "bucketq.client.connect": "connect",
     "bucketq.model.job_ids": "JobId",
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
-    "bucketq.model.records": "Backoff Failure",
+    "bucketq.model.records": "Backoff Failure Progress",
     "bucketq.model.operations": "LeaseRef Pulse Snapshot",
     "bucketq.model.queue_stats": "Stats",
     "bucketq.model.settings": "Settings",

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+import bucketq
 from bucketq.cli import job_listing
 from bucketq.cli.commands.monitoring import show
 from tests.cli.console import TIMEOUT_S, Console
@@ -105,3 +106,16 @@ def test_the_size_of_a_deep_queue_names_its_segments(console: Console) -> None:
     assert found["bytes"] == found["head_bytes"] + found["segment_bytes"]
     last = console.ok("stats", "URL").out.splitlines()[-1]
     assert re.search(r"KiB \([\d.]+ KiB in the object, [\d.]+ KiB in \d+ segments?\), 0 keys", last)
+
+
+def test_the_progress_of_a_running_job_is_shown(console: Console) -> None:
+    console.ok("push", "URL", "render", "1", "--id", "mine")
+    with bucketq.connect_sync(console.url, mode="direct", worker="w") as queue:
+        (job,) = queue.claim()
+        queue.heartbeat(job, progress={"mine": bucketq.Progress(40, 100, "frames")})
+        assert "w, 40/100 frames (40%)" in console.ok("ls", "URL").out
+        assert "40/100 frames (40%)" in console.ok("show", "URL", "mine").out
+        (shown,) = console.ok("ls", "URL", "--json").lines
+        assert shown["progress"] == {"done": 40, "total": 100, "note": "frames"}
+        queue.heartbeat(job, progress={"mine": bucketq.Progress(1.5)})
+        assert "w, 1.5 " in console.ok("ls", "URL").out

@@ -26,6 +26,7 @@ from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
 from tests.compat.pushed_jobs import PUSH
+from tests.compat.running_jobs import progress
 from tests.compat.schedule_rows import SCHEDULES, add_schedules
 
 _CREATED = datetime(2024, 5, 17, 8, 30, tzinfo=UTC)
@@ -433,6 +434,7 @@ FILES = {
     "bulk": Golden(bulk, "commit-42"),
     "digests": Golden(digests, "commit-42"),
     "full": Golden(full, "commit-42"),
+    "progress": Golden(progress, "commit-1"),
     "tls": Golden(tls, "commit-1"),
     "tokens": Golden(tokens, "commit-42"),
     "unknown-fields": Golden(unknown_fields, "commit-42"),

@@ -29,7 +29,15 @@ from bucketq.model.operations import (
     ReadStats,
     Request,
 )
-from bucketq.model.records import STATUSES, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
+from bucketq.model.records import (
+    STATUSES,
+    Backoff,
+    BrokerRecord,
+    Failure,
+    JobRecord,
+    KeyRecord,
+    Progress,
+)
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.sessions import Session
@@ -212,8 +220,10 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del reservations[0]["news"]
     schedules = json.loads(golden("scheduled"))["schedules"]
     del schedules[0]["news"]
+    come = json.loads(golden("progress"))["jobs"]
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
-        (JobRecord, [*jobs, *bulk["jobs"]]),
+        (JobRecord, [*jobs, *bulk["jobs"], *come]),
+        (Progress, [row["progress"] for row in come]),
         (ConsumerRecord, [*bulk["consumers"], *limited]),
         (WriterRecord, bulk["writers"]),
         (Failure, failures),

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from bucketq.broker.heartbeats import HeartbeatTracker
 from bucketq.codec import Document
 from bucketq.commit import archive_search
 from bucketq.commit.working_state import WorkingState
 from bucketq.errors import JobNotFoundError
+from bucketq.model.records import JobRecord, Progress
 from bucketq.model.results import JobEnd, Wait, end_of
 from simulator.simulation import simulate
 from tests.simulation.test_mutants import expect
@@ -44,3 +46,11 @@ def test_a_job_that_is_lost_with_its_archiving_is_noticed(monkeypatch: Patch) ->
 
     monkeypatch.setattr(archive_search, "find_end", find_nothing)
     expect("a job that was pushed is found", scenario="waits")
+
+
+def test_progress_that_outlives_its_attempt_is_noticed(monkeypatch: Patch) -> None:
+    def progress_of(self: HeartbeatTracker, job: JobRecord) -> Progress | None:
+        return self._progress.get(job.id, (0, job.progress))[1]
+
+    monkeypatch.setattr(HeartbeatTracker, "progress_of", progress_of)
+    expect("progress ends with its attempt", scenario="waits")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from bucketq.model.operations import Expire, Persist, Silence
+from bucketq.model.records import JobRecord, Progress
 from bucketq.model.state import State
 
 _STOOD_STILL_S = 2.0
@@ -25,6 +26,8 @@ class HeartbeatTracker:
     def __init__(self, now_s: float) -> None:
         """Begin; all times are those of the running loop."""
         self._heard: dict[str, tuple[int, float]] = {}
+        self._progress: dict[str, tuple[int, Progress]] = {}
+        """What the handlers of jobs reported, each with the attempt."""
         self._written: dict[str, datetime | None] = {}
         """Heartbeats in the object; those of workers that write directly are found only there."""
         self._own: dict[str, datetime | None] = {}
@@ -41,6 +44,15 @@ class HeartbeatTracker:
     def hear(self, job_id: str, attempt: int, now_s: float) -> None:
         """Note a heartbeat, or a claim whose answer was just sent to its worker."""
         self._heard[job_id] = (attempt, now_s)
+
+    def come(self, job_id: str, attempt: int, progress: Progress) -> None:
+        """Note how far a job has come."""
+        self._progress[job_id] = (attempt, progress)
+
+    def progress_of(self, job: JobRecord) -> Progress | None:
+        """Return how far a job has come, as far as is known here or in the object."""
+        attempt, progress = self._progress.get(job.id, (0, None))
+        return progress if attempt == job.attempt and job.status == "running" else job.progress
 
     def stale(self, state: State, now_s: float) -> list[Expire]:
         """Return the leases that have expired."""
@@ -62,7 +74,12 @@ class HeartbeatTracker:
         self._follow(state, now_s)
         return Persist(
             silences=tuple(
-                Silence(job_id, attempt, round(max(0.0, now_s - heard_s), 3))
+                Silence(
+                    job_id,
+                    attempt,
+                    round(max(0.0, now_s - heard_s), 3),
+                    self.progress_of(state.jobs.by_id[job_id]),
+                )
                 for job_id, (attempt, heard_s) in self._heard.items()
             )
         )
@@ -89,3 +106,5 @@ class HeartbeatTracker:
                     known = (job.attempt, now_s)
             heard[job_id] = known
         self._heard, self._written = heard, written
+        if self._progress:
+            self._progress = {job: come for job, come in self._progress.items() if job in heard}

@@ -13,6 +13,8 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.election import DeposedError, Identity, check_leads, elect
@@ -27,9 +29,20 @@ from bucketq.commit.objects.register import Register
 from bucketq.commit.parked_claims import ParkedClaims
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.errors import BucketQError, InvalidRequestError, PayloadTooLargeError
-from bucketq.model.effects.leases import pulses
+from bucketq.model.base import Operation
+from bucketq.model.effects.leases import check_heartbeat, pulses
 from bucketq.model.numbered_batches import ClaimBatch
-from bucketq.model.operations import READS, Claim, Heartbeat, ReadSnapshot, Request, Retire
+from bucketq.model.operations import (
+    READS,
+    Claim,
+    Heartbeat,
+    Page,
+    ReadSnapshot,
+    Request,
+    Retire,
+)
+from bucketq.model.records import JobRecord, Progress
+from bucketq.model.results import JobEnd, Wait, news_of
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from bucketq.store.base import LockHeldError
@@ -237,14 +250,18 @@ class _LeaderHooks(CommitHooks):
         Any other answer may come from what is applied and not committed yet, and waits for it.
         """
         now_s = asyncio.get_running_loop().time()
-        if len(beat.leases) > state.settings.max_batch_jobs:
-            return None
+        try:
+            check_heartbeat(state, beat)
+        except InvalidRequestError as error:
+            return Applied(None, error, [])
         found = pulses(state, beat)
         is_good = True
         for pulse in found:
             if pulse.held:
                 attempt = state.jobs.by_id[pulse.job].attempt
                 self._heartbeats.hear(pulse.job, attempt, now_s)
+                if pulse.job in beat.progress:
+                    self._heartbeats.come(pulse.job, attempt, beat.progress[pulse.job])
             is_good = is_good and pulse.held and not pulse.cancel_requested
         return Applied(found, None, []) if is_good and now_s - looked_s <= PROOF_S else None
 
@@ -256,12 +273,28 @@ class _LeaderHooks(CommitHooks):
             if size_bytes > SNAPSHOT_BYTES:
                 return Applied(None, _too_large(size_bytes), [])
         if not isinstance(operation, Heartbeat):
-            return apply(state, request, now)
-        limit = state.settings.max_batch_jobs
-        if len(operation.leases) > limit:
-            message = f"{len(operation.leases)} jobs in one heartbeat, at most {limit} are allowed"
-            return Applied(None, InvalidRequestError(message), [])
+            return self._with_progress(state, operation, apply(state, request, now))
         return Applied(pulses(state, operation), None, [])
+
+    def progress_of(self, job: JobRecord) -> Progress | None:
+        """Return what the worker of a job reported last; it is not in the object yet."""
+        return self._heartbeats.progress_of(job)
+
+    def _with_progress(self, state: State, operation: Operation, applied: Applied) -> Applied:
+        """Add what workers have reported since it was last written down."""
+        answer = applied.answer
+        if isinstance(operation, Wait) and not isinstance(answer, JobEnd) and not applied.error:
+            job = state.jobs.by_id.get(operation.job)
+            answer = None if job is None else news_of(operation, self.progress_of(job))
+        elif isinstance(answer, JobRecord) and answer.status == "running":
+            answer = replace(answer, progress=self.progress_of(answer))
+        elif isinstance(answer, Page):
+            jobs = (
+                replace(job, progress=self.progress_of(job)) if job.status == "running" else job
+                for job in answer.jobs
+            )
+            answer = Page(tuple(jobs), answer.next_after)
+        return Applied(answer, applied.error, applied.changes)
 
     def end_leases(self, state: State, looked_s: float) -> bool:
         """Do nothing: the sweep ends leases once a second, even without claims."""

@@ -9,6 +9,7 @@ from bucketq.cli.parameters import option
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
 from bucketq.model.operations import Snapshot
+from bucketq.model.records import Progress
 from bucketq.queue.job import Job, JobPage
 from bucketq.queue.queue import Queue
 
@@ -79,3 +80,12 @@ async def list_jobs(
 def last_error(job: Job[Any]) -> str:
     """The first line of the last error of a job."""
     return job.errors[-1].error.partition("\n")[0] if job.errors else ""
+
+
+def describe_progress(progress: Progress) -> str:
+    """How far a job has come, like ``40/100 frames (40%)``."""
+    done, total = f"{progress.done:g}", progress.total
+    words = [done if total is None else f"{done}/{total:g}", progress.note]
+    if total:
+        words.append(f"({100 * progress.done / total:.0f}%)")
+    return " ".join(filter(None, words))

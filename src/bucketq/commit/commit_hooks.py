@@ -18,6 +18,7 @@ from bucketq.commit.objects.register import Register
 from bucketq.commit.parked_claims import ParkedClaims
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.model.operations import READS, Request
+from bucketq.model.records import JobRecord, Progress
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 
@@ -55,6 +56,10 @@ class CommitHooks:
     def read(self, state: State, request: Request, now: datetime) -> Applied:
         """Answer a read from the state that is about to be committed."""
         return apply(state, request, now)
+
+    def progress_of(self, job: JobRecord) -> Progress | None:
+        """Return how far a job has come; here, as the object says."""
+        return job.progress
 
     def end_leases(self, state: State, looked_s: float) -> bool:
         """End the leases of silent workers for a claim; return whether there were any."""

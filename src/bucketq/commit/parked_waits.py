@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 from typing import cast
 
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.model.results import Wait
+from bucketq.model.records import JobRecord, Progress
+from bucketq.model.results import Wait, news_of
 from bucketq.model.state import Change, State
 
 _SWEEP_ABOVE = 64
@@ -64,11 +65,22 @@ class ParkedWaits:
         return self._take(changed)
 
     def take_over(self, state: State) -> list[PendingRequest]:
-        """Remove and return the waits for jobs that may be over in a state that was just read.
+        """Remove and return the waits that may have an answer in a state that was just read.
 
         A job that is not in the object itself may wait in a segment, or have left the queue.
         """
-        return self._take([job for job in self._by_job if not is_open(state, job)])
+        return self._take([job for job in self._by_job if not self._is_quiet(state, job)])
+
+    def take_jobs(self, jobs: Iterable[str]) -> list[PendingRequest]:
+        """Remove and return the waits for some jobs."""
+        return self._take([job for job in jobs if job in self._by_job])
+
+    def _is_quiet(self, state: State, job_id: str) -> bool:
+        """Whether there is nothing to tell the waits for a job."""
+        job = state.jobs.by_id.get(job_id)
+        if job is None:
+            return False
+        return not any(has_answer(job, pending) for pending in self._by_job[job_id].values())
 
     def take_all(self) -> list[PendingRequest]:
         """Remove and return all waits."""
@@ -99,11 +111,16 @@ class ParkedWaits:
         return self._numbers.get(id(timer[2])) == timer[1]
 
 
-def is_open(state: State, job_id: str) -> bool:
-    """Whether a job is known not to be over, without a look into segments."""
-    job = state.jobs.by_id.get(job_id)
-    return job is not None and job.status in ("queued", "running")
+def has_answer(job: JobRecord, pending: PendingRequest, progress: Progress | None = None) -> bool:
+    """Whether a wait has an answer: its job is over, or has come further than its caller knows."""
+    if job.status not in ("queued", "running"):
+        return True
+    return news_of(_wait_of(pending), progress or job.progress) is not None
+
+
+def _wait_of(pending: PendingRequest) -> Wait:
+    return cast("Wait", pending.request.operation)
 
 
 def _job_of(pending: PendingRequest) -> str:
-    return cast("Wait", pending.request.operation).job
+    return _wait_of(pending).job

@@ -24,13 +24,13 @@ from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.register import Settled
 from bucketq.commit.outcome_errors import not_durable, rejected_repeat
 from bucketq.commit.parked_claims import ParkedClaims, next_due_s
-from bucketq.commit.parked_waits import ParkedWaits, is_open
+from bucketq.commit.parked_waits import ParkedWaits, has_answer
 from bucketq.commit.pending_requests import Backlog, PendingRequest
 from bucketq.commit.reading import look_up_in_turns, reads_among
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import BucketQError, CorruptStateError, NotDurableError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError
-from bucketq.model.operations import CLAIMS, Claim, Request, Withdraw
+from bucketq.model.operations import CLAIMS, Claim, Heartbeat, Request, Withdraw
 from bucketq.model.results import Wait
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
@@ -93,6 +93,8 @@ class WorkingState:
         self.backlog.add(pending)
         if self.document is not None:
             self._apply(pending, self.document)
+            if self.waits:
+                self._report(pending, self.document)
 
     def refusal_of(self, pending: PendingRequest) -> Exception | None:
         """Return why a request is rejected that is answered beside the state; None: it is not."""
@@ -223,7 +225,10 @@ class WorkingState:
         all waits are looked up in it.
         """
         wait = pending.request.operation
-        if isinstance(wait, Wait) and is_open(state, wait.job) and self._may_wait(pending):
+        job = state.jobs.by_id.get(wait.job) if isinstance(wait, Wait) else None
+        if job is None or not self._may_wait(pending):
+            return
+        if not has_answer(job, pending, self._hooks.progress_of(job)):
             self.backlog.drop(pending)
             self.waits.add(pending)
 
@@ -232,6 +237,13 @@ class WorkingState:
         if self.is_closing or pending.is_resolved:
             return False
         return pending.until > asyncio.get_running_loop().time()
+
+    def _report(self, pending: PendingRequest, document: Document) -> None:
+        """Read the jobs of waits again if this is a heartbeat that says how far they have come."""
+        beat = pending.request.operation
+        for wait in self.waits.take_jobs(beat.progress) if isinstance(beat, Heartbeat) else ():
+            self.backlog.add(wait)
+            self._apply(wait, document)
 
     def _wake_waits(self, document: Document) -> None:
         """Read the jobs of waits that this batch changes; answer the waits whose time is over."""
@@ -374,11 +386,11 @@ class WorkingState:
     def _apply(self, pending: PendingRequest, document: Document) -> None:
         """Apply one request; if that raises, only this request fails."""
         answered = self._hooks.intercept(pending, document.state, self.looked_at)
+        operation = pending.request.operation
         if answered is not None:
             self.backlog.drop(pending)
             self._answer(pending, answered.answer, answered.error)
             return
-        operation = pending.request.operation
         if type(operation) in self._hooks.reads:
             self._park_wait(pending, document.state)
             return

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import msgspec
 from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError
 from bucketq.model.base import NewJob
+from bucketq.model.records import Progress
 from bucketq.model.settings import Settings, check_backoff
 
 MAX_DEPTH = 100
@@ -27,6 +28,7 @@ _BLANK, _LINE_FEED, _RETURN = b" \n\r"
 """As integers, which ``in`` finds faster. JSON begins and ends with a larger byte than a blank."""
 MAX_NAME = 256  # Names are written with every row.
 _MAX_KIND = 128  # Kinds are in the names of folders, which file systems limit to 255 bytes.
+_LARGEST_PROGRESS = 2**53  # Every JSON reader holds it exactly.
 _SHOWN_LENGTH = 80  # An error shows about one line of a bad value, not all of it.
 MAX_PRIORITY = 2**31  # Every JSON reader holds it exactly, also those with floats only.
 MAX_INTEGER = 2**63 - 1  # The largest integer that the wire and other languages hold.
@@ -252,3 +254,17 @@ def _short(value: object) -> str:
 
 def _refuse(message: str) -> NoReturn:
     raise InvalidRequestError(message)
+
+
+def progress(value: object) -> None:
+    """Check how far a handler says that it has come."""
+    if not isinstance(value, Progress):
+        _refuse(f"progress must be a Progress, got {_short(value)}")
+    total: object = 0 if value.total is None else value.total
+    for name, number in (("done", value.done), ("total", total)):
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        if not is_number or not abs(cast("float", number)) <= _LARGEST_PROGRESS:
+            _refuse(f"{name} of a progress must be a number, got {_short(number)}")
+    if type(value.note) is not str or len(value.note) > MAX_NAME:
+        _refuse(f"the note of a progress must be a string of up to {MAX_NAME} characters")
+    text(value.note, "the note of a progress")

@@ -15,15 +15,7 @@ from msgspec import Raw, Struct, field
 
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.history import DropChanges, ForgetHistory, NameCopy, ReadChanges, ReadCopy
-from bucketq.model.indexes.segments import (
-    ForgetFormer,
-    Merge,
-    NameVector,
-    Spill,
-    SpillKeys,
-    TidySegments,
-    WrittenRows,
-)
+from bucketq.model.indexes.segments import SEGMENT_CHANGES, AnySegmentChange, WrittenRows
 from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
@@ -34,7 +26,7 @@ from bucketq.model.numbered_batches import (
     ReleaseBatch,
     RemoveConsumer,
 )
-from bucketq.model.records import NOTHING, Encoding, JobRecord, Status
+from bucketq.model.records import NOTHING, Encoding, JobRecord, Progress, Status
 from bucketq.model.reservations import RESERVATIONS, AnyReservation
 from bucketq.model.results import AnyWait, FindArchived, Wait
 from bucketq.model.schedules import AnySchedule, Fire, ReadSchedules
@@ -73,6 +65,8 @@ class Heartbeat(Operation, frozen=True):
     """Report that jobs are still being worked on. Answers a ``Pulse`` for each."""
 
     leases: tuple[LeaseRef, ...]
+    progress: dict[str, Progress] = field(default_factory=dict)
+    """How far some of them have come, by job."""
 
 
 class Complete(Operation, frozen=True):
@@ -219,6 +213,7 @@ class Silence(Struct, frozen=True, gc=False):
     job: str
     attempt: int
     silent_s: float
+    progress: Progress | None = None
 
 
 class Persist(Operation, frozen=True):
@@ -343,12 +338,7 @@ AnyOperation = (
     | Publish
     | AnyReservation
     | AnySchedule
-    | Spill
-    | SpillKeys
-    | Merge
-    | NameVector
-    | TidySegments
-    | ForgetFormer
+    | AnySegmentChange
     | DropChanges
     | NameCopy
     | ForgetHistory
@@ -387,7 +377,7 @@ REPEATABLE = (
     Archived,
     *RESERVATIONS,
     Fire,
-    *(Spill, SpillKeys, Merge, NameVector, TidySegments, ForgetFormer),
+    *SEGMENT_CHANGES,
     *(DropChanges, NameCopy, ForgetHistory),
 )
 """Operations that are idempotent by themselves: they need no id, and are not recorded."""

@@ -57,6 +57,16 @@ class Failure(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_
     worker: str | None = None
 
 
+class Progress(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """How far the handler of a running job has come, as it says itself."""
+
+    done: int | float
+    total: int | float | None = None
+    """What ``done`` will be at the end; None: it is not known."""
+    note: str = ""
+    """What is counted, or what is being done."""
+
+
 class JobRecord(
     Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
@@ -108,6 +118,8 @@ class JobRecord(
     result_encoding: Encoding | None = None
     replay_of: str | None = None
     """The archived job that this one repeats."""
+    progress: Progress | None = None
+    """What the handler of the current attempt reported last."""
 
     @property
     def order(self) -> tuple[int, int]:

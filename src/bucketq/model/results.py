@@ -6,18 +6,34 @@ job. A job that has left the queue is looked for in the archive, beside the comm
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Raw, Struct
 
 from bucketq.model.base import Operation
-from bucketq.model.records import NOTHING, Encoding, Failure, JobRecord, Outcome, Status
+from bucketq.model.records import (
+    NOTHING,
+    Encoding,
+    Failure,
+    JobRecord,
+    Outcome,
+    Progress,
+    Status,
+)
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Wait(Operation, frozen=True):
-    """Read how a job ended. Answers a ``JobEnd``, or None if it is not over."""
+    """Read how a job ended. Answers a ``JobEnd``, or None if it is not over.
+
+    With ``seen`` it is also answered with a ``Progress``, if the job has come further.
+    """
 
     job: str
     wait_s: float = 0.0
     """How long the committer may park it until the job is over. ``apply`` never waits."""
+    seen: str = ""
+    """The progress that its caller knows, as JSON (``null``: none); empty: it asks for none."""
 
 
 class FindArchived(Operation, frozen=True):
@@ -55,3 +71,15 @@ def end_of(job: JobRecord) -> JobEnd | None:
         result=job.result,
         result_encoding=job.result_encoding,
     )
+
+
+def news_of(wait: Wait, progress: Progress | None) -> Progress | None:
+    """Return the progress of a job if the caller of a wait does not know it yet."""
+    if not wait.seen or progress is None or progress_text(progress) == wait.seen:
+        return None
+    return progress
+
+
+def progress_text(progress: Progress | None) -> str:
+    """Return a progress as JSON."""
+    return _encode(progress).decode()

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from bucketq.model.operations import LeaseRef
-from bucketq.model.records import Backoff, Failure, JobRecord, Outcome, Status
+from bucketq.model.records import Backoff, Failure, JobRecord, Outcome, Progress, Status
 from bucketq.queue import payload as payloads
 
 T = TypeVar("T")
@@ -150,6 +150,11 @@ class Job(Generic[T]):
     def lease_s(self) -> float | None:
         """How long its worker may be silent; None: what the settings say."""
         return self.record.lease_s
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far its handler has come, as it reported; None: it has not, or does not run."""
+        return self.record.progress
 
     @property
     def cancel_requested(self) -> bool:

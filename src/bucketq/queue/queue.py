@@ -7,7 +7,7 @@ task and the command line run on any of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar, Unpack, cast
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from bucketq.model import operations as ops
 from bucketq.model.effects.operators import CancelAnswer
 from bucketq.model.job_ids import JobId
 from bucketq.model.queue_stats import Stats
-from bucketq.model.records import Status
+from bucketq.model.records import Progress, Status
 from bucketq.model.settings import Settings
 from bucketq.queue.arguments import (
     MAX_WAIT_S,
@@ -149,11 +149,13 @@ class Queue(BatchVerbs[T], ResultVerbs, ScheduleVerbs[T], TokenVerbs, HistoryVer
         payload: T,
         *,
         timeout_s: Duration = 30.0,
+        on_progress: Callable[[Progress], object] | None = None,
         **options: Unpack[PushOptions],
     ) -> Any:
         """Add a job, wait until it is over, and return its result: ``push`` and ``wait`` in one."""
         seconds(timeout_s, "timeout_s")
-        return await self.wait(await self.push(kind, payload, **options), timeout_s=timeout_s)
+        job_id = await self.push(kind, payload, **options)
+        return await self.wait(job_id, timeout_s=timeout_s, on_progress=on_progress)
 
     async def claim(
         self,
@@ -188,14 +190,25 @@ class Queue(BatchVerbs[T], ResultVerbs, ScheduleVerbs[T], TokenVerbs, HistoryVer
         records = await self._sender.send_claim(operation, request)
         return [Job(record, self._payload_type) for record in records]
 
-    async def heartbeat(self, jobs: Held[T] | Iterable[Held[T]]) -> list[ops.Pulse]:
-        """Report that jobs are still being worked on; the answer names those that are lost."""
+    async def heartbeat(
+        self,
+        jobs: Held[T] | Iterable[Held[T]],
+        *,
+        progress: Mapping[str, Progress] | None = None,
+    ) -> list[ops.Pulse]:
+        """Report that jobs are still being worked on; the answer names those that are lost.
+
+        ``progress`` says how far some of them have come, by their ids.
+        """
         self._sender.check_open()
         several = [jobs] if isinstance(jobs, Job | ops.LeaseRef) else jobs
         leases = tuple(map(lease_of, as_several(several, "heartbeat takes jobs that were claimed")))
         if not leases:
             return []
-        return list(await self._sender.send(ops.Heartbeat(leases=leases)))
+        come = {str(job_id): each for job_id, each in (progress or {}).items()}
+        for each in come.values():
+            check.progress(each)
+        return list(await self._sender.send(ops.Heartbeat(leases=leases, progress=come)))
 
     async def complete(
         self, job: Held[T], result: Any = None, *, request: str | None = None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
 
 from bucketq.errors import JobCancelledError, JobFailedError, JobNotFoundError
-from bucketq.model.results import FindArchived, JobEnd, Wait
+from bucketq.model.records import Progress
+from bucketq.model.results import FindArchived, JobEnd, Wait, progress_text
 from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import Duration, job_name, seconds
 from bucketq.queue.sender import Sender
@@ -21,8 +24,17 @@ class ResultVerbs:
 
     _sender: Sender
 
-    async def wait(self, job_id: str, *, timeout_s: Duration = 30.0) -> Any:
+    async def wait(
+        self,
+        job_id: str,
+        *,
+        timeout_s: Duration = 30.0,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> Any:
         """Wait until a job is over, and return its result: plain values, or None.
+
+        ``on_progress`` is called whenever the handler has reported how far it has come, which
+        arrives with the next heartbeat of its worker. If it is async, it is awaited.
 
         A broker sends the result as soon as it is committed; without one, the object is read again
         about once a second. Jobs that have been archived are found too: the search begins in the
@@ -38,21 +50,27 @@ class ResultVerbs:
         job_id, limit_s = job_name(job_id), seconds(timeout_s, "timeout_s")
         loop = asyncio.get_running_loop()
         until_s = loop.time() + limit_s
+        seen = "" if on_progress is None else progress_text(None)
         while True:
             wait_s = min(max(0.0, until_s - loop.time()), _STRETCH_S)
-            end = await self._end_of(job_id, wait_s)
-            if end is not None:
-                return _result_of(end)
+            news = await self._news_of(Wait(job=job_id, wait_s=wait_s, seen=seen))
+            if isinstance(news, JobEnd):
+                return _result_of(news)
+            if news is not None and on_progress is not None:
+                seen = progress_text(news)
+                called = on_progress(news)
+                if isawaitable(called):
+                    await called
             if loop.time() >= until_s:
                 message = f"job {job_id} was not over in {limit_s:g} s; wait again, or cancel it"
                 raise TimeoutError(message)
 
-    async def _end_of(self, job_id: str, wait_s: float) -> JobEnd | None:
+    async def _news_of(self, wait: Wait) -> JobEnd | Progress | None:
         try:
-            end: JobEnd | None = await self._sender.send(Wait(job=job_id, wait_s=wait_s))
+            news: JobEnd | Progress | None = await self._sender.send(wait)
         except JobNotFoundError:
-            end = await self._sender.send(FindArchived(job=job_id))
-        return end
+            news = await self._sender.send(FindArchived(job=wait.job))
+        return news
 
 
 def _result_of(end: JobEnd) -> Any:

@@ -75,7 +75,7 @@ class InlineWorker:
         [job] = jobs
         now_s = asyncio.get_running_loop().time()
         attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s)
-        self._keeper.keep(job.lease, now_s, attempt.stop)
+        self._keeper.keep(job.lease, now_s, attempt.stop, attempt.progress)
         try:
             ended = await self._run_and_settle(attempt)
         except asyncio.CancelledError:

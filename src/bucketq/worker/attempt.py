@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError, RejectedError
 from bucketq.model.effects.retry import delay_after_failure
+from bucketq.model.records import Progress
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
@@ -62,6 +63,10 @@ class Attempt:
         self._moved: asyncio.Future[None] | None = None
         """Set when the handler is over or was stopped."""
         self._timer: asyncio.TimerHandle | None = None
+
+    def progress(self) -> Progress | None:
+        """How far the handler has come, as it reported."""
+        return self._context.reported
 
     def stop(self, reason: Stop, stop_s: float = _STOP_S) -> None:
         """Ask the handler to stop; the first reason counts, but a lost lease overrides it.

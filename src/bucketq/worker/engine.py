@@ -293,7 +293,7 @@ class Engine:
             self._log(logging.WARNING, _NOTICES[event], job)
             attempt.stop(event)
 
-        self._keeper.keep(job.lease, since_s, on_event)
+        self._keeper.keep(job.lease, since_s, on_event, attempt.progress)
         self._backlog.append(attempt)
         self.counters.claimed += 1
 

@@ -16,6 +16,7 @@ from typing import Literal
 
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.records import Progress
 from bucketq.model.settings import Settings
 
 LeaseEvent = Literal["lost", "silent", "cancel"]
@@ -38,6 +39,7 @@ class _HeldLease:
     proved_at: float
     """When the last request was sent whose answer confirmed the lease."""
     on_event: Callable[[LeaseEvent], None]
+    progress: Callable[[], Progress | None]
     notified: set[LeaseEvent] = field(default_factory=set)
 
     def notify(self, event: LeaseEvent) -> None:
@@ -51,7 +53,7 @@ class LeaseKeeper:
     """Sends heartbeats for all jobs of a worker together."""
 
     def __init__(
-        self, heartbeat: Callable[[list[LeaseRef]], Awaitable[list[Pulse]]], settings: Settings
+        self, heartbeat: Callable[..., Awaitable[list[Pulse]]], settings: Settings
     ) -> None:
         """Renew leases by ``heartbeat``, a verb of the queue."""
         self._heartbeat = heartbeat
@@ -62,9 +64,18 @@ class LeaseKeeper:
         self._woke_at = float("-inf")
         """When this process last resumed after a suspension, by the loop's time."""
 
-    def keep(self, lease: LeaseRef, since_s: float, on_event: Callable[[LeaseEvent], None]) -> None:
-        """Renew a lease that was requested at ``since_s``, by the loop's time."""
-        self._kept[lease.job, lease.lease] = _HeldLease(lease, since_s, on_event)
+    def keep(
+        self,
+        lease: LeaseRef,
+        since_s: float,
+        on_event: Callable[[LeaseEvent], None],
+        progress: Callable[[], Progress | None] = lambda: None,
+    ) -> None:
+        """Renew a lease that was requested at ``since_s``, by the loop's time.
+
+        What ``progress`` returns is sent with every heartbeat: a broker keeps it in memory.
+        """
+        self._kept[lease.job, lease.lease] = _HeldLease(lease, since_s, on_event, progress)
         self._news.set()
 
     def drop(self, lease: LeaseRef) -> None:
@@ -107,7 +118,12 @@ class LeaseKeeper:
         self._fence()
 
     async def _ask(self, leases: list[LeaseRef]) -> list[Pulse]:
+        kept = (self._kept.get((lease.job, lease.lease)) for lease in leases)
+        reported = ((each.lease.job, each.progress()) for each in kept if each is not None)
+        progress = {job: come for job, come in reported if come is not None}
         try:
+            if progress:
+                return await self._heartbeat(leases, progress=progress)
             return await self._heartbeat(leases)
         except (UnavailableError, RejectedError) as error:
             _log.warning("a heartbeat for %d jobs was not acknowledged: %s", len(leases), error)

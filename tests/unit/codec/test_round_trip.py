@@ -16,7 +16,15 @@ from msgspec import Raw
 from bucketq.codec import Document, decode
 from bucketq.model.check import MAX_DEPTH
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
-from bucketq.model.records import NOTHING, Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
+from bucketq.model.records import (
+    NOTHING,
+    Backoff,
+    BrokerRecord,
+    Failure,
+    JobRecord,
+    KeyRecord,
+    Progress,
+)
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
@@ -101,6 +109,11 @@ job_fields: dict[str, st.SearchStrategy[Any]] = {
     "result": st.just(NOTHING) | json_texts().map(Raw),
     "result_encoding": st.sampled_from([None, "base64"]),
     "replay_of": maybe(texts),
+    "progress": maybe(
+        st.builds(
+            Progress, st.integers(0, 2**53) | st.floats(0, 1e9), st.none() | st.just(7), texts
+        )
+    ),
     "status": st.sampled_from(["queued", "running", "done", "dead"]),
 }
 

@@ -49,9 +49,9 @@ Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
 
 _NEVER = object()
-_FREE: Row = dict.fromkeys(("lease", "worker", "claimed_at", "heartbeat_at", "lease_s")) | {
-    "silent_s": 0.0
-}
+_FREE: Row = dict.fromkeys(
+    ("lease", "worker", "claimed_at", "heartbeat_at", "lease_s", "progress")
+) | {"silent_s": 0.0}
 
 
 def row_of(job: JobRecord) -> Row:
@@ -261,6 +261,7 @@ class Reference(OperatorReference):
             held = row is not None and row["status"] == "running" and row["lease"] == lease.lease
             if row is not None and held:
                 row.update(heartbeat_at=now, silent_s=0.0)
+                row["progress"] = operation.progress.get(lease.job, row["progress"])
                 pulses.append(Pulse(lease.job, held=True, cancel_requested=row["cancel_requested"]))
             else:
                 pulses.append(Pulse(lease.job, held=False))
@@ -280,7 +281,7 @@ class Reference(OperatorReference):
             return
         row = self._held(operation.job, operation.lease)
         row.update(status="done", outcome="completed", finished_at=now, cancel_requested=False)
-        row.update(result=bytes(operation.result), silent_s=0.0, lease_s=None)
+        row.update(result=bytes(operation.result), silent_s=0.0, lease_s=None, progress=None)
 
     def _completemany(self, operation: CompleteMany, now: datetime, seen: Seen) -> tuple[bool, ...]:
         if len(operation.jobs) > self.settings.max_batch_jobs:
@@ -382,6 +383,7 @@ class Reference(OperatorReference):
             if row and (row["status"], row["attempt"]) == ("running", silence.attempt):
                 heartbeat_at = now - timedelta(seconds=silence.silent_s)
                 row.update(heartbeat_at=heartbeat_at, silent_s=silence.silent_s)
+                row["progress"] = silence.progress or row["progress"]
                 count += 1
         return count
 

@@ -45,7 +45,7 @@ from bucketq.model.operations import (
     Silence,
     Withdraw,
 )
-from bucketq.model.records import STATUSES, Backoff, JobRecord
+from bucketq.model.records import STATUSES, Backoff, JobRecord, Progress
 from bucketq.model.results import Wait
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
@@ -92,6 +92,9 @@ def plain(answer: object) -> object:
     if isinstance(answer, tuple):
         return tuple(row_of(item) if isinstance(item, JobRecord) else item for item in answer)
     return answer
+
+
+PROGRESS = Progress(2, 3, "rows")
 
 
 class QueueMachine(OperatorRules):
@@ -210,9 +213,11 @@ class QueueMachine(OperatorRules):
         return lease
 
     @precondition(lambda self: len(self.leases) > 1)
-    @rule(numbers=st.lists(pick, max_size=4))
-    def heartbeat(self, numbers: list[int]) -> None:
-        self.send(Heartbeat(leases=tuple(map(self.some_lease, numbers))))
+    @rule(numbers=st.lists(pick, max_size=4), come=st.sampled_from([None, PROGRESS]))
+    def heartbeat(self, numbers: list[int], come: Progress | None) -> None:
+        leases = tuple(map(self.some_lease, numbers))
+        progress = {} if come is None else {lease.job: come for lease in leases[:2]}
+        self.send(Heartbeat(leases=leases, progress=progress))
 
     @precondition(lambda self: len(self.leases) > 1)
     @rule(number=pick, by=sender, result=st.sampled_from([Raw(b""), Raw(b"[1]")]))
@@ -274,7 +279,8 @@ class QueueMachine(OperatorRules):
     def persist(self, numbers: list[int], silent_s: float) -> None:
         jobs = [self.state.jobs.get(chosen(self.ids, number)) for number in numbers]
         jobs += [self.state.jobs.get(job_id) for job_id in list(self.state.running)[:2]]
-        silences = (Silence(job.id, job.attempt, silent_s) for job in jobs if job is not None)
+        come = PROGRESS if silent_s else None
+        silences = (Silence(job.id, job.attempt, silent_s, come) for job in jobs if job is not None)
         self.send(Persist(silences=(*silences, Silence("unknown", 1, silent_s))))
 
     @rule(name=st.sampled_from("pq"), lag=st.sampled_from([0, 0, 1, -1]))

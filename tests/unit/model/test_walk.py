@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from bucketq.model.operations import Configure
 from bucketq.model.records import STATUSES, Backoff
-from tests.unit.model.test_machine import KINDS, QueueMachine
+from tests.unit.model.test_machine import KINDS, PROGRESS, QueueMachine
 
 STEPS = 300
 
@@ -99,7 +99,8 @@ class Walker:
         elif choice < 9 and machine.state.running:
             machine.expire(number, older=int(self.number < 10))
         else:
-            machine.heartbeat([self.number for _ in range(self.random.randrange(4))])
+            numbers = [self.number for _ in range(self.random.randrange(4))]
+            machine.heartbeat(numbers, self.random.choice([None, PROGRESS]))
 
     def operate(self) -> None:
         machine, choice = self.machine, self.random.randrange(11)

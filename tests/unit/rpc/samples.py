@@ -12,7 +12,7 @@ from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import KnownJobId
 from bucketq.model.queue_stats import Stats
-from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord
+from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, Progress
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import FlushArchive
@@ -110,6 +110,11 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     history.ReadCopy(version=0),
     history.ReadCopy(version=2**40, at="2026-01-01T00:00:00+00:00", part=3),
     history.ForgetHistory(before=7),
+    ops.Heartbeat(
+        leases=(ops.LeaseRef("j1", "l1"),),
+        progress={"j1": Progress(40, 100, "frames"), "j2": Progress(0.5)},
+    ),
+    results.Wait(job="j1", seen='{"done":1}'),
     results.Wait(job=""),
     results.Wait(job="größe", wait_s=3600.0),
     results.FindArchived(job="j1"),
@@ -313,6 +318,7 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("push", ("j1", "j2")),
     ("push", ("j1", KnownJobId("j2"))),
     ("wait", None),
+    ("wait", Progress(40, 100, "frames")),
     ("wait", results.JobEnd(id="j1", seq=1, status="done", outcome="completed")),
     ("find_archived", DEAD_END),
     ("claim", ()),

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from bucketq import Context, InvalidRequestError, Progress
 from tests.unit.commit.worlds import slowly, virtual
-from tests.unit.worker.engine_harness import Recorder, engine_of, nothing, only, opened, working
+from tests.unit.worker.engine_harness import (
+    Recorder,
+    claimed_job,
+    engine_of,
+    handler,
+    nothing,
+    only,
+    opened,
+    working,
+)
 from tests.unit.worker.engine_harness import until as wait_until
 from tests.unit.worker.test_engine_drain import Obstinate
 
@@ -113,3 +125,35 @@ async def test_heartbeats_are_sent_until_the_completion_is_acknowledged() -> Non
         assert len(beats) >= 38
         await asyncio.sleep(60)
         assert faulty.times("heartbeat") == beats
+
+
+@virtual
+async def test_what_a_handler_reports_comes_with_the_next_heartbeat() -> None:
+    reported, ends = asyncio.Event(), asyncio.Event()
+
+    @handler()
+    async def send(payload: object, context: Context) -> None:
+        await context.progress(1, 3)
+        await context.progress(2, 3, "letters")
+        reported.set()
+        await ends.wait()
+
+    async with opened() as (queue, faulty):
+        job_id = await queue.push("mail", 0)
+        async with working(faulty, send):
+            await reported.wait()
+            assert (await queue.get(job_id)).progress is None
+            await asyncio.sleep(6)
+            assert (await queue.get(job_id)).progress == Progress(2, 3, "letters")
+            ends.set()
+            await wait_until(lambda: faulty.count("complete") + faulty.count("complete_many") > 0)
+        assert (await queue.get(job_id)).progress is None
+
+
+def test_a_plain_handler_reports_without_await_and_nonsense_is_rejected() -> None:
+    context = Context(claimed_job())
+    context.progress(1, 2, "rows")
+    assert context.reported == Progress(1, 2, "rows")
+    with pytest.raises(InvalidRequestError):
+        context.progress(float("inf"))
+    assert context.reported == Progress(1, 2, "rows")

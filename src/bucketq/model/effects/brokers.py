@@ -57,6 +57,8 @@ def persist(state: State, operation: Persist, now: datetime) -> int:
     """Note how long workers have been silent; a job that has moved on is skipped."""
     for silence in operation.silences:
         check.delay(silence.silent_s, "silent_s")
+        if silence.progress is not None:
+            check.progress(silence.progress)
     count = 0
     for silence in operation.silences:
         job = state.jobs.get(silence.job)
@@ -64,6 +66,7 @@ def persist(state: State, operation: Persist, now: datetime) -> int:
             continue
         silent_s = float(silence.silent_s) or HEARD
         heartbeat_at = now - timedelta(seconds=silent_s)
-        state.put_job(replace(job, heartbeat_at=heartbeat_at, silent_s=silent_s))
+        come = job.progress if silence.progress is None else silence.progress
+        state.put_job(replace(job, heartbeat_at=heartbeat_at, silent_s=silent_s, progress=come))
         count += 1
     return count

@@ -10,6 +10,7 @@ finds silent workers in ``broker.heartbeats``; without one, processes that claim
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import Literal
@@ -35,7 +36,7 @@ from bucketq.model.operations import (
     ReleaseMany,
     Withdraw,
 )
-from bucketq.model.records import HEARD, NOTHING, Failure, JobRecord
+from bucketq.model.records import HEARD, NOTHING, Failure, JobRecord, Progress
 from bucketq.model.state import State
 
 _SECRET_LENGTH = 32  # 128 bits in hexadecimal: leases derived from it cannot be guessed.
@@ -101,8 +102,15 @@ def recall_claim(
 
 def heartbeat(state: State, operation: Heartbeat, now: datetime) -> tuple[Pulse, ...]:
     """Record heartbeats; report which jobs are lost or should be cancelled."""
+    check_heartbeat(state, operation)
+    return tuple(_beat(state, lease, now, operation.progress) for lease in operation.leases)
+
+
+def check_heartbeat(state: State, operation: Heartbeat) -> None:
+    """Validate a heartbeat."""
     _check_count(state, len(operation.leases))
-    return tuple(_beat(state, lease, now) for lease in operation.leases)
+    for progress in operation.progress.values():
+        check.progress(progress)
 
 
 def pulses(state: State, operation: Heartbeat) -> tuple[Pulse, ...]:
@@ -289,16 +297,18 @@ def finished_with(job: JobRecord, finished: Complete | Completion, now: datetime
         cancel_requested=False,
         silent_s=HEARD,
         lease_s=None,
+        progress=None,
         result=finished.result if finished.result != NOTHING else NOTHING,
         result_encoding=finished.result_encoding,
     )
 
 
-def _beat(state: State, lease: LeaseRef, now: datetime) -> Pulse:
+def _beat(state: State, lease: LeaseRef, now: datetime, progress: Mapping[str, Progress]) -> Pulse:
     pulse = _pulse(state, lease)
     if pulse.held:
         job = state.jobs.by_id[lease.job]
-        state.replace_job(job, replace(job, heartbeat_at=now, silent_s=HEARD))
+        come = progress.get(job.id, job.progress)
+        state.replace_job(job, replace(job, heartbeat_at=now, silent_s=HEARD, progress=come))
     return pulse
 
 
@@ -360,6 +370,7 @@ def _end_attempt(
         heartbeat_at=None,
         silent_s=HEARD,
         lease_s=None,
+        progress=None,
     )
     if job.cancel_requested:
         ended = replace(

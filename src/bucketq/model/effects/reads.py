@@ -14,8 +14,8 @@ from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
 from bucketq.model.queue_stats import Stats
-from bucketq.model.records import STATUSES, JobRecord
-from bucketq.model.results import JobEnd, Wait, end_of
+from bucketq.model.records import STATUSES, JobRecord, Progress
+from bucketq.model.results import JobEnd, Wait, end_of, news_of
 from bucketq.model.state import State
 
 _SCAN_JOBS = 2000
@@ -32,13 +32,13 @@ def get(state: State, operation: Get, _now: datetime) -> JobRecord:
     return job
 
 
-def wait(state: State, operation: Wait, _now: datetime) -> JobEnd | None:
-    """Read how a job ended; None: it is not over."""
+def wait(state: State, operation: Wait, _now: datetime) -> JobEnd | Progress | None:
+    """Read how a job ended, or how far it has come; None: there is nothing new."""
     check.delay(operation.wait_s, "wait_s")
     job = state.find_job(operation.job)
     if job is None:
         raise not_found(operation.job)
-    return end_of(job)
+    return end_of(job) or news_of(operation, job.progress)
 
 
 def not_found(job_id: str) -> JobNotFoundError:

@@ -388,3 +388,8 @@ def _run_after(seq: int, seqs: array[int], run: Run) -> Iterator[tuple[int, int]
 
 def _start(block: Block) -> int:
     return block.start
+
+
+SEGMENT_CHANGES = (Spill, SpillKeys, Merge, NameVector, TidySegments, ForgetFormer)
+AnySegmentChange = Spill | SpillKeys | Merge | NameVector | TidySegments | ForgetFormer
+"""Operations by which a writer moves rows to segments, and cares for these."""

@@ -21,7 +21,7 @@ from bucketq.model.job_ids import KnownJobId
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.operations import Page, Pulse, Snapshot
 from bucketq.model.queue_stats import Stats
-from bucketq.model.records import JobRecord
+from bucketq.model.records import JobRecord, Progress
 from bucketq.model.results import JobEnd
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.settings import Settings
@@ -214,13 +214,17 @@ def _read_pulses(sent: pb.Pulses) -> tuple[Pulse, ...]:
     return tuple([Pulse(pulse.job, pulse.held, pulse.cancel_requested) for pulse in sent.pulses])
 
 
-def _write_waited(sent: pb.Waited, end: JobEnd | None) -> int:
-    if end is not None:
-        sent.json = encode(end)
-    return len(sent.json)
+def _write_waited(sent: pb.Waited, news: JobEnd | Progress | None) -> int:
+    if isinstance(news, Progress):
+        sent.progress = encode(news)
+    elif news is not None:
+        sent.json = encode(news)
+    return len(sent.json) + len(sent.progress)
 
 
-def _read_waited(sent: pb.Waited) -> JobEnd | None:
+def _read_waited(sent: pb.Waited) -> JobEnd | Progress | None:
+    if sent.progress:
+        return decode(sent.progress, Progress)
     return decode(sent.json, JobEnd) if sent.json else None
 
 

@@ -105,10 +105,24 @@ class LeaseRef(_message.Message):
     def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("leases",)
+    __slots__ = ("leases", "progress")
     LEASES_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     leases: _containers.RepeatedCompositeFieldContainer[LeaseRef]
-    def __init__(self, leases: _Optional[_Iterable[_Union[LeaseRef, _Mapping]]] = ...) -> None: ...
+    progress: _containers.RepeatedCompositeFieldContainer[JobProgress]
+    def __init__(self, leases: _Optional[_Iterable[_Union[LeaseRef, _Mapping]]] = ..., progress: _Optional[_Iterable[_Union[JobProgress, _Mapping]]] = ...) -> None: ...
+
+class JobProgress(_message.Message):
+    __slots__ = ("job", "done", "total", "note")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    done: float
+    total: float
+    note: str
+    def __init__(self, job: _Optional[str] = ..., done: _Optional[float] = ..., total: _Optional[float] = ..., note: _Optional[str] = ...) -> None: ...
 
 class Complete(_message.Message):
     __slots__ = ("job", "lease", "result", "result_encoding")
@@ -282,12 +296,14 @@ class ForgetHistory(_message.Message):
     def __init__(self, before: _Optional[int] = ...) -> None: ...
 
 class Wait(_message.Message):
-    __slots__ = ("job", "wait_s")
+    __slots__ = ("job", "wait_s", "seen")
     JOB_FIELD_NUMBER: _ClassVar[int]
     WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     job: str
     wait_s: float
-    def __init__(self, job: _Optional[str] = ..., wait_s: _Optional[float] = ...) -> None: ...
+    seen: str
+    def __init__(self, job: _Optional[str] = ..., wait_s: _Optional[float] = ..., seen: _Optional[str] = ...) -> None: ...
 
 class FindArchived(_message.Message):
     __slots__ = ("job",)
@@ -602,10 +618,12 @@ class Published(_message.Message):
     def __init__(self, fresh: _Optional[bool] = ...) -> None: ...
 
 class Waited(_message.Message):
-    __slots__ = ("json",)
+    __slots__ = ("json", "progress")
     JSON_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
     json: bytes
-    def __init__(self, json: _Optional[bytes] = ...) -> None: ...
+    progress: bytes
+    def __init__(self, json: _Optional[bytes] = ..., progress: _Optional[bytes] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("kind", "message", "retry_after_ms", "leader", "is_repeatable")

@@ -17,7 +17,7 @@ from msgspec import Raw
 from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Complete, Completion, LeaseRef
-from bucketq.model.records import NOTHING, Backoff, Encoding
+from bucketq.model.records import NOTHING, Backoff, Encoding, Progress
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 
 _MAX_ITEMS = 100_000
@@ -161,6 +161,33 @@ def _read_leases(sent: Any) -> tuple[LeaseRef, ...]:
     return tuple([LeaseRef(held.job, held.lease) for held in sent])
 
 
+def _write_progress(sent: Any, progress: Mapping[str, Progress]) -> int:
+    for job_id, come in progress.items():
+        written = sent.add()
+        written.job = job_id
+        written.done = come.done
+        if come.total is not None:
+            written.total = come.total
+        if come.note:
+            written.note = come.note
+    return ITEM_BYTES * len(progress)
+
+
+def _read_progress(sent: Any) -> dict[str, Progress]:
+    _check_count(sent, "progress")
+    return {
+        each.job: Progress(
+            _number(each.done), _number(each.total) if each.HasField("total") else None, each.note
+        )
+        for each in sent
+    }
+
+
+def _number(value: float) -> int | float:
+    """Return a number as it was before it was sent: a whole one as an integer."""
+    return int(value) if value.is_integer() else value
+
+
 def write_completion(sent: pb.Complete, completion: Complete | Completion) -> int:
     """Encode the completion of one job, and return its approximate size."""
     sent.job = completion.job
@@ -205,6 +232,7 @@ NAMES: tuple[Writer, Reader] = (_write_names, read_names)
 ITEMS: dict[str, tuple[Writer, Reader]] = {
     "NewJob": (_write_jobs, _read_jobs),
     "LeaseRef": (_write_leases, _read_leases),
+    "JobProgress": (_write_progress, _read_progress),
     "Complete": (_write_completions, _read_completions),
     "TagsEntry": (_write_tags, dict),
 }

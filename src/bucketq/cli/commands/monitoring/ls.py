@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from bucketq.cli.job_listing import After, PastJobs, last_error, list_jobs
+from bucketq.cli.job_listing import After, PastJobs, describe_progress, last_error, list_jobs
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Limit, Url, option
 from bucketq.cli.parsing import now, parse_tags
@@ -97,7 +97,9 @@ def _row_of(job: Job[Any], moment_now: datetime) -> tuple[object, ...]:
 def _note_on(job: Job[Any]) -> str:
     """Details that the status does not show."""
     if job.status == "running":
-        return f"{job.worker}" + (" (cancel requested)" if job.record.cancel_requested else "")
+        come = f", {describe_progress(job.progress)}" if job.progress is not None else ""
+        is_cancelled = " (cancel requested)" if job.record.cancel_requested else ""
+        return f"{job.worker}{come}{is_cancelled}"
     if job.status == "queued" and job.run_at is not None:
         return f"from {moment(job.run_at)}"
     if job.status == "dead":

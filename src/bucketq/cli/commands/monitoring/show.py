@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from bucketq.cli.job_listing import describe_progress
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import JobId, Url
 from bucketq.cli.parsing import now
@@ -72,6 +73,8 @@ def _fields(record: JobRecord) -> list[tuple[str, object]]:
             shown.append((name, " ".join(f"{tag}={text}" for tag, text in value.items())))
         elif name == "backoff" and value is not None:
             shown.append((name, msgspec.json.encode(value).decode()))
+        elif name == "progress" and value is not None:
+            shown.append((name, describe_progress(value)))
         elif name not in apart and value is not None and value is not False:
             shown.append((name, value))
     return shown

@@ -1,0 +1,40 @@
+"""Golden states of jobs that run, with what only some jobs have."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Raw
+
+from bucketq.model.records import JobRecord, Progress
+from bucketq.model.state import State
+
+
+def _at(seconds: float) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+
+
+def progress() -> State:
+    """A job whose handler has said how far it has come."""
+    state = State(
+        incarnation="01JZZZZZZZZZZZZZZZZZZZZZZZ",
+        created_at=_at(0),
+        jobs=[
+            JobRecord(
+                id="job-1",
+                kind="render",
+                status="running",
+                seq=1,
+                payload=Raw(b"1"),
+                pushed_at=_at(1),
+                attempt=1,
+                lease="5d41402abc4b2a76b9719d911017c592",
+                worker="host-1/4242",
+                claimed_at=_at(2),
+                heartbeat_at=_at(3),
+                progress=Progress(40, 100, "frames"),
+            )
+        ],
+    )
+    state.next_seq = 2
+    return state
