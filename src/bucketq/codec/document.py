@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -22,7 +23,6 @@ from bucketq.codec.layout import COMMA, END, OPENINGS, OPTIONAL, SEGMENTS, SEPAR
 from bucketq.codec.unknown_fields import encode_row
 from bucketq.model import history
 from bucketq.model.indexes.cold_rows import ColdRows
-from bucketq.model.indexes.segments import SegmentRecord
 from bucketq.model.indexes.table import Table
 from bucketq.model.state import State
 
@@ -158,17 +158,14 @@ class _SegmentSection:
         """The parts of the table's text, the checksum up to there, and the length of the parts."""
         if self._rows.is_touched or not self._text:
             self._rows.is_touched = False
-            entries = sorted((each.entry() for each in self.table.values()), key=_segment_order)
+            named = self.table.values()
+            entries = sorted((each.entry() for each in named), key=attrgetter("order"))
             lines = [encode_row(each, state.extra.get((SEGMENTS, each.id))) for each in entries]
             self._text = b"\n" + SEPARATOR.join(lines) if lines else b""
         return ([self._text] if self._text else []), crc32(self._text, crc), len(self._text)
 
     def rest_on(self, body: memoryview, start: int) -> None:
         """Do nothing: the text is small, and kept as it is."""
-
-
-def _segment_order(record: SegmentRecord) -> tuple[str, int, str]:
-    return (record.cls, record.seq, record.id)
 
 
 class Document:

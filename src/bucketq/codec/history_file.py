@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from hashlib import blake2b
+from operator import attrgetter
 from typing import NamedTuple, NoReturn
 from zlib import crc32
 
@@ -153,7 +154,9 @@ def _decode_line(line: bytes) -> ChangeRecord:
 
 def encode_copy(state: State, at: datetime) -> tuple[CopyRecord, bytes, set[str]]:
     """Encode a version to which nothing was applied since; return also what it names."""
-    entries = [each.entry() for each in state.cold.rows.segments.values()]
+    named = state.cold.rows.segments.values()
+    # As in the queue object: another process may copy the same version.
+    entries = sorted((each.entry() for each in named), key=attrgetter("order"))
     segments = [entry for entry in entries if entry.cls in JOB_CLASSES]
     copy = QueueCopy(
         version=state.version,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bucketq.codec import Document, decode
+from bucketq.codec.history_file import encode_copy
 from bucketq.codec.past_state import PastState
 from bucketq.errors import CorruptStateError, InvalidRequestError, NewerFormatError
 from bucketq.model import settings as model_settings
@@ -237,6 +238,19 @@ def test_a_copy_is_named_only_while_all_that_it_names_is_named() -> None:
     assert not deep.apply(Request(NameCopy(copy=copy, names=names)), NOW).result()
     assert deep.apply(Request(NameCopy(copy=copy, names=())), NOW).result()
     assert not deep.apply(Request(NameCopy(copy=copy, names=())), NOW).result(), "only once"
+
+
+def test_every_process_makes_the_same_copy_of_a_version() -> None:
+    deep = DeepState(empty_state())
+    document = document_with_history(deep.state)
+    apply(deep.state, push("j1"), NOW).result()
+    apply(deep.state, push("j2", run_at=second(9)), NOW).result()
+    for cls in ("ready", "later"):
+        spill = deep.spill(cls, NOW, 1)
+        assert spill is not None
+        deep.apply(Request(spill), NOW).result()
+    body = document.prepare("spill", NOW).body
+    assert encode_copy(decode(body, WHERE).state, NOW) == encode_copy(deep.state, NOW)
 
 
 @pytest.mark.parametrize(

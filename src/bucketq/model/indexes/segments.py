@@ -86,6 +86,11 @@ class SegmentRecord(
     pushed_at: datetime | None = None
 
     @property
+    def order(self) -> tuple[str, int, str]:
+        """By what the entries of a table are sorted, so that all processes write the same bytes."""
+        return (self.cls, self.seq, self.id)
+
+    @property
     def until(self) -> int:
         """The last version that may introduce it."""
         return int(self.id[: self.id.index("-")])
