@@ -7,7 +7,7 @@ whole object, and writers that collide retry, so it suits a few operations a sec
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -30,13 +30,14 @@ from bucketq.commit.polled_waits import PolledWaits
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.commit.upkeep.archiver import Archiver
 from bucketq.commit.upkeep.background import Background
+from bucketq.commit.upkeep.direct_upkeep import DirectUpkeep
 from bucketq.commit.upkeep.history_keeper import HistoryKeeper
 from bucketq.commit.upkeep.schedule_firer import ScheduleFirer
 from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
 from bucketq.commit.upkeep.spiller import Spiller
 from bucketq.commit.upkeep.tidying import tidy
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
-from bucketq.model.operations import CLAIMS, HISTORY_READS, READS, Claim, Request
+from bucketq.model.operations import CLAIMS, HISTORY_READS, READS, Claim, Heartbeat, Request
 from bucketq.model.results import Wait
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied
@@ -84,10 +85,11 @@ class DirectCommitter:
         self.where = register.where
         submit = partial(self.submit, timeout_s=timeout_s)
         self._archiver = Archiver(submit, archive, clock, self.where)
-        self._spiller = Spiller(submit, register.segments, clock, self.where)
+        spiller = Spiller(submit, register.segments, clock, self.where)
         self._upkeep = SegmentUpkeep(submit, register, clock)
         self._large_pushes = LargePushes(register.segments, clock, self.where)
         self._history = HistoryKeeper(submit, register, clock)
+        self._own_upkeep = DirectUpkeep(register, spiller, self._upkeep, self._history)
         self._schedules = ScheduleFirer(submit, clock, self.where)
         self._fires_schedules = fires_schedules
         self._history_reads = HistoryReads(register, clock, archive)
@@ -96,9 +98,12 @@ class DirectCommitter:
         """The version in which the jobs of waits were last looked up."""
         self._claiming = Background()
         self._document: Document | None = None
+        self._line = asyncio.Lock()
         self._turn = asyncio.Lock()
+        """An operation holds both, and a heartbeat only the second: so it waits for two others at
+        most. Those in the line may be so many that its lease would expire."""
         self._under_way = 0
-        """How many operations hold the lock or wait for it."""
+        """How many operations hold the locks or wait for them."""
         self._leases = LeaseWatch()
         self._fairness = FairnessPause()
         self._seen: State | None = None
@@ -136,7 +141,7 @@ class DirectCommitter:
         self._announce()
         await self._waits.stop(closed(self.where))
         await self._claiming.finish(self._timeout_s)
-        async with self._turn:
+        async with self._line, self._turn:
             self._document = self._seen = None
 
     async def submit(self, request: Request, timeout_s: float) -> Any:
@@ -210,9 +215,10 @@ class DirectCommitter:
                 return applied.result()
 
     async def _try_in_turn(self, attempts: _Attempts) -> Any:
+        is_urgent = isinstance(attempts.request.operation, Heartbeat)
         self._under_way += 1
         try:
-            async with self._turn:
+            async with nullcontext() if is_urgent else self._line, self._turn:
                 return await self._try_until_certain(attempts)
         finally:
             self._under_way -= 1
@@ -234,8 +240,9 @@ class DirectCommitter:
             except UnavailableError:
                 await backoff.wait()
                 continue
-            if self._large_pushes.wants(document.state, attempts.request):
-                attempts.request = await self._large_pushes.put(document.state, attempts.request)
+            if await self._put_first(document.state, attempts):
+                self._document = document
+                continue  # Others have committed meanwhile.
             try:
                 applied = await self._apply(document, attempts.request, looked_s)
             except StaleStateError:
@@ -253,6 +260,7 @@ class DirectCommitter:
             self._fairness.wrote(began_s, was_first=is_first)
             self._document = settled.document
             if is_first:
+                self._own_upkeep.landed()
                 self._announce()
                 return applied.result()
             if settled.verdict is Verdict.FORGOTTEN:
@@ -261,7 +269,7 @@ class DirectCommitter:
 
     async def _look(self, waits: ParkedWaits) -> bool:
         """Answer the waits whose jobs are over; return whether the object has changed."""
-        async with self._turn:
+        async with self._line, self._turn:
             document, self._document = self._document, None
             document = await (
                 self._register.load() if document is None else self._register.refresh(document)
@@ -283,13 +291,24 @@ class DirectCommitter:
                 self._looked_at = self._register.version
         return True
 
+    async def _put_first(self, state: State, attempts: _Attempts) -> bool:
+        """Put what the commit of a request is to name; return whether something was put."""
+        has_put = False
+        if self._large_pushes.wants(state, attempts.request):
+            attempts.request = await self._large_pushes.put(state, attempts.request)
+            has_put = True
+        is_alone = not state.is_served  # Otherwise the broker does it, beside its commits.
+        is_exempt = isinstance(attempts.request.operation, (*READS, Heartbeat))
+        if is_alone and not is_exempt and not attempts.has_kept_up:
+            attempts.has_kept_up = True
+            has_put = await self._own_upkeep.put(state) or has_put
+        return has_put
+
     async def _apply(self, document: Document, request: Request, looked_s: float) -> Applied:
         state = document.state
         self._seen = state
         self.sees_broker = state.is_served
         self._schedules.notice(state)
-        is_alone = not state.is_served and not isinstance(request.operation, READS)
-        steps = await self._history.step_before(state) if is_alone else []
         now = self._clock.now()
         if isinstance(request.operation, CLAIMS):
             self._leases.end_silent(state, now, asyncio.get_running_loop().time(), looked_s)
@@ -297,10 +316,8 @@ class DirectCommitter:
         applied = await apply_reading(self._register, state, request, now, by)
         if state.has_changes:
             tidy(state, now)
-            if not state.is_served:  # Otherwise the broker does it, beside its commits.
-                spills = await self._spiller.spill_before(state)
-                for step in (*steps, *spills, *await self._upkeep.step_before(state)):
-                    await apply_reading(self._register, state, Request(step), now)
+            if not state.is_served:
+                await self._own_upkeep.apply(state, now)
         return applied
 
     @property
@@ -338,6 +355,8 @@ class _Attempts:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.has_kept_up = False
+        """Whether upkeep was done for it: once is enough, however often it is tried."""
         self._in_doubt = False
 
     @property

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from bucketq.broker.leader import Leader
+from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.objects.register import Register
 from bucketq.queue.queue import Queue
+from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 from tests.unit.broker.leaders import ADA
-from tests.unit.commit.worlds import Effect, Fault, World, virtual
+from tests.unit.commit.worlds import KEY, Effect, Fault, World, settle, start, virtual
 
 WRITE_S, READ_S = 0.08, 0.04
 BUSY_S = 30.0
@@ -40,10 +43,10 @@ class Connection(World):
             self.store.stand(verb, taking(seconds))
 
 
-async def waits_of(queue: Any, pause_s: float = 0.0) -> list[float]:
+async def waits_of(queue: Any, pause_s: float = 0.0, busy_s: float = BUSY_S) -> list[float]:
     """Push again and again for a while; return how long each push took."""
     loop = asyncio.get_running_loop()
-    until_s, waits = loop.time() + BUSY_S, list[float]()
+    until_s, waits = loop.time() + busy_s, list[float]()
     while loop.time() < until_s:
         began_s = loop.time()
         await queue.push("mail", 1)
@@ -85,3 +88,41 @@ async def test_a_direct_writer_beside_a_busy_broker_has_its_turn_in_time() -> No
     assert max(waits) < 3, "after two seconds without a pause, the broker makes one"
     assert len(waits) > 10
     assert len(busy[0]) > 0.7 * BUSY_S / WRITE_S, "the broker pauses seldom"
+
+
+def test_direct_writers_of_a_deep_queue_do_not_starve_each_other() -> None:
+    """A writer puts what its commit names, and others must not win every race meanwhile."""
+
+    async def main(loop: VirtualLoop) -> None:
+        store, clock = SimulatedStore(loop), SimulatedClock(loop)
+
+        def direct(name: str) -> Queue[Any]:
+            register = Register(store.connect(name), KEY, "queue", clock)
+            return Queue(DirectCommitter(register, clock), clock)
+
+        async with AsyncExitStack() as stack:
+            queues = [await stack.enter_async_context(direct(f"link{n}")) for n in range(4)]
+            await queues[0].configure(spill_bytes=300, history_retention_s=3600.0)
+            waits = await asyncio.gather(*(waits_of(queue, 0.1, 8) for queue in queues))
+        assert max(map(max, waits)) < 3
+        assert sum(map(len, waits)) > 50
+
+    run(main)
+
+
+@virtual
+async def test_a_heartbeat_does_not_wait_for_all_that_a_busy_direct_queue_has_to_do() -> None:
+    world = World()
+    async with world.direct() as queue:
+        await queue.push("mail", 1)
+        (job,) = await queue.claim()
+        world.store.stand("replace", taking(WRITE_S))
+        pushes = [start(queue.push("mail", number)) for number in range(50)]
+        await settle()
+        began_s = asyncio.get_running_loop().time()
+        (pulse,) = await queue.heartbeat([job])
+        waited_s = asyncio.get_running_loop().time() - began_s
+        assert pulse.held
+        assert waited_s <= 3 * WRITE_S
+        assert not all(push.done() for push in pushes)
+        await asyncio.gather(*pushes)
