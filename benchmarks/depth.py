@@ -4,12 +4,18 @@ Run it with ``python benchmarks/depth.py``: queues of up to a million waiting jo
 SeaweedFS. ``--depths 0 10000000`` chooses others, and ``--old`` measures the layout without
 segments, in which every commit writes the whole queue.
 
-Each line is one depth. A new process opens the queue and claims a job (``open``), commits pushes
-one after the other, in turns with a bare PUT of an object of the same size (``commit``, ``PUT``),
-and lets 64 callers push, claim and complete (``cycles/s``); its own memory is ``MiB``. Requests and
-bytes are those of the cycles, for 1,000 jobs. Then two brokers serve the queue, the leader is
-killed with SIGKILL, and the time until a client has claimed a job from the other one is
-``failover``.
+Each line is one depth, with a queue and a process of its own. The process opens the queue and
+claims a job (``open``), and commits pushes one after the other, in turns with a bare PUT of an
+object of the same size (``commit``, ``PUT``).
+
+Then 64 callers push, claim and complete (``cycles/s``). A machine is not equally fast for minutes,
+so the depths take turns: all have a round of a few seconds, then all have the next one. What is
+printed is the median round, how many times it is the one at a depth of 1,000 (``of 1k``), and the
+CPU time of the process for a cycle, over all rounds. Requests and bytes are those of the cycles,
+for 1,000 jobs; the memory of the process is ``MiB``.
+
+At last two brokers serve the queue, the leader is killed with SIGKILL, and the time until a client
+has claimed a job from the other one is ``failover``.
 
 The last lines have the price of a million jobs, by the prices below.
 """
@@ -24,26 +30,28 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import msgspec
+from benchmarks.counting_store import CountingStore
 from msgspec import Struct
 
 import bucketq
 from bucketq.queue.queue import Queue
-from bucketq.store.base import ObjectInfo, ObjectStore, StoredObject
 from bucketq.store.url import open_store
 from tests.servers import seaweedfs
 from tests.servers.server import ENVIRON
 
 DEPTHS = (0, 1_000, 10_000, 100_000, 1_000_000)
+SHALLOW = 1_000
+"""The depth that others are compared with."""
 CALLERS = 64
 COMMITS = 40
 PUSH_JOBS = 5_000
@@ -53,7 +61,7 @@ PUT_PRICE = 5.0 / 1_000_000
 GET_PRICE = 0.4 / 1_000_000
 """Dollars for a request, at the list prices of a large provider (S3 Standard, us-east-1, 2026);
 PUT, LIST and DELETE as PUT. Transfer within a region is free."""
-_LINE = "{:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>7} {:>8} {:>9} {:>9} {:>9}"
+_LINE = "{:>10} {:>9} {:>8} {:>8} {:>6} {:>9} {:>6} {:>7} {:>7} {:>9} {:>6} {:>9} {:>9}"
 _TITLES = (
     "waiting",
     "head KiB",
@@ -61,6 +69,8 @@ _TITLES = (
     "PUT",
     "ratio",
     "cycles/s",
+    "of 1k",
+    "CPU us",
     "open",
     "failover",
     "MiB",
@@ -69,93 +79,45 @@ _TITLES = (
 )
 
 
-class Measured(Struct):
-    """What a process has measured at one depth."""
+class Opened(Struct):
+    """What a process has measured before the first round."""
 
     head_bytes: int
     commit_s: float
     put_s: float
-    cycles_per_s: float
     open_s: float
+
+
+class Round(Struct):
+    """What 64 callers did in a while, and what it cost."""
+
+    cycles: int
+    took_s: float
+    cpu_s: float
+    writes: int
+    reads: int
+    transferred_bytes: int
     memory_mib: float
-    writes: float
-    reads: float
-    transferred_bytes: float
-    """Requests and bytes for one job."""
 
 
-class CountingStore:
-    """A store that counts the requests to another."""
+class Rounds:
+    """All rounds of one depth."""
 
-    def __init__(self, inner: ObjectStore) -> None:
-        """Count the requests to ``inner``."""
-        self._inner = inner
-        self.writes = self.reads = self.transferred_bytes = 0
-
-    @property
-    def url(self) -> str:
-        """Where the store is."""
-        return self._inner.url
+    def __init__(self, rounds: list[Round]) -> None:
+        """Put them together."""
+        cycles = sum(each.cycles for each in rounds)
+        self.cycles_per_s = median(each.cycles / each.took_s for each in rounds)
+        self.cpu_s = sum(each.cpu_s for each in rounds) / cycles
+        self.writes = sum(each.writes for each in rounds) / cycles
+        self.reads = sum(each.reads for each in rounds) / cycles
+        self.transferred_bytes = sum(each.transferred_bytes for each in rounds) / cycles
+        """Requests and bytes for one job."""
+        self.memory_mib = rounds[-1].memory_mib
 
     @property
-    def write_interval_s(self) -> float:
-        """The pause that the provider wants between two writes of one object."""
-        return self._inner.write_interval_s
-
-    async def get(self, key: str) -> StoredObject:
-        """Read an object."""
-        found = await self._inner.get(key)
-        self._read(len(found.body))
-        return found
-
-    async def get_if_changed(self, key: str, etag: str) -> StoredObject | None:
-        """Read an object that has changed."""
-        found = await self._inner.get_if_changed(key, etag)
-        self._read(len(found.body) if found else 0)
-        return found
-
-    async def get_range(self, key: str, offset: int, length: int) -> bytes:
-        """Read a range of an object."""
-        self._read(length)
-        return await self._inner.get_range(key, offset, length)
-
-    async def create(self, key: str, body: bytes) -> str:
-        """Create an object."""
-        self._write(len(body))
-        return await self._inner.create(key, body)
-
-    async def replace(self, key: str, body: bytes, etag: str) -> str:
-        """Replace an object."""
-        self._write(len(body))
-        return await self._inner.replace(key, body, etag)
-
-    async def put(self, key: str, body: bytes) -> str:
-        """Write an object."""
-        self._write(len(body))
-        return await self._inner.put(key, body)
-
-    async def delete(self, key: str) -> None:
-        """Delete an object."""
-        self._write(0)
-        await self._inner.delete(key)
-
-    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        """List objects."""
-        self._write(0)
-        async for info in self._inner.list(prefix):
-            yield info
-
-    async def close(self) -> None:
-        """Close it."""
-        await self._inner.close()
-
-    def _read(self, size_bytes: int) -> None:
-        self.reads += 1
-        self.transferred_bytes += size_bytes
-
-    def _write(self, size_bytes: int) -> None:
-        self.writes += 1
-        self.transferred_bytes += size_bytes
+    def price(self) -> float:
+        """Dollars for the requests of a million jobs."""
+        return 1_000_000 * (self.writes * PUT_PRICE + self.reads * GET_PRICE)
 
 
 def payload_of(size_bytes: int) -> dict[str, str]:
@@ -191,8 +153,51 @@ async def cycle(queue: Queue[Any], payload: dict[str, str], until: float) -> int
     return count
 
 
-async def measure_here(url: str, payload: dict[str, str], seconds: float) -> Measured:
-    """Measure a queue in this process."""
+async def time_commits(queue: Queue[Any], url: str, payload: dict[str, str]) -> Opened:
+    """Commit pushes, in turns with PUTs of the same size; ``open_s`` is left to the caller."""
+    head_bytes = (await queue.stats()).head_bytes
+    commits, puts = list[float](), list[float]()
+    location = open_store(url)
+    name = f"{location.key}.put"
+    body, etag = b"x" * head_bytes, await location.store.create(name, b"x")
+    for _ in range(COMMITS):
+        start = perf_counter()
+        await queue.push("index", payload)
+        middle = perf_counter()
+        etag = await location.store.replace(name, body, etag)
+        commits.append(middle - start)
+        puts.append(perf_counter() - middle)
+    await location.store.delete(name)
+    await location.store.close()
+    return Opened(head_bytes, median(commits), median(puts), 0.0)
+
+
+async def run_round(
+    queue: Queue[Any], store: CountingStore, payload: dict[str, str], seconds: float
+) -> Round:
+    """Let all callers work for a while."""
+    writes, reads, transferred_bytes = store.writes, store.reads, store.transferred_bytes
+    began_s, began_cpu_s = perf_counter(), process_time()
+    callers = (cycle(queue, payload, began_s + seconds) for _ in range(CALLERS))
+    cycles = sum(await asyncio.gather(*callers))
+    return Round(
+        cycles,
+        took_s=perf_counter() - began_s,
+        cpu_s=process_time() - began_cpu_s,
+        writes=store.writes - writes,
+        reads=store.reads - reads,
+        transferred_bytes=store.transferred_bytes - transferred_bytes,
+        memory_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    )
+
+
+async def measure_here(url: str, payload: dict[str, str]) -> None:
+    """Measure a queue in this process; each line of the input asks for a round of that long."""
+
+    def write(found: Struct) -> None:
+        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        sys.stdout.buffer.flush()
+
     location = open_store(url)
     store = CountingStore(location.store)
     began = perf_counter()
@@ -200,43 +205,41 @@ async def measure_here(url: str, payload: dict[str, str], seconds: float) -> Mea
         for job in await queue.claim():
             await queue.release(job)
         open_s = perf_counter() - began
-        head_bytes = (await queue.stats()).head_bytes
-        commits, puts = list[float](), list[float]()
-        body, etag = b"x" * head_bytes, await location.store.create("put.bin", b"x")
-        for _ in range(COMMITS):
-            start = perf_counter()
-            await queue.push("index", payload)
-            middle = perf_counter()
-            etag = await location.store.replace("put.bin", body, etag)
-            commits.append(middle - start)
-            puts.append(perf_counter() - middle)
-        await location.store.delete("put.bin")
-        before = (store.writes, store.reads, store.transferred_bytes)
-        began = perf_counter()
-        until = began + seconds
-        callers = (cycle(queue, payload, until) for _ in range(CALLERS))
-        cycles = sum(await asyncio.gather(*callers))
-        took_s = perf_counter() - began
-        after = (store.writes, store.reads, store.transferred_bytes)
-    writes, reads, transferred = (b - a for a, b in zip(before, after, strict=True))
-    return Measured(
-        head_bytes=head_bytes,
-        commit_s=median(commits),
-        put_s=median(puts),
-        cycles_per_s=cycles / took_s,
-        open_s=open_s,
-        memory_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        writes=writes / cycles,
-        reads=reads / cycles,
-        transferred_bytes=transferred / cycles,
-    )
+        opened = await time_commits(queue, url, payload)
+        write(msgspec.structs.replace(opened, open_s=open_s))
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            write(await run_round(queue, store, payload, float(line)))
 
 
-def measure(url: str, size_bytes: int, seconds: float) -> Measured:
-    """Measure a queue in a new process, whose memory holds nothing else."""
-    command = [sys.executable, __file__, "--measure", url, "--payloads", str(size_bytes)]
-    done = subprocess.run([*command, "--seconds", str(seconds)], check=True, stdout=subprocess.PIPE)
-    return msgspec.json.decode(done.stdout, type=Measured)
+class Measurer:
+    """A new process that keeps one queue open, and whose memory holds nothing else."""
+
+    def __init__(self, url: str, size_bytes: int) -> None:
+        """Start it, and wait until it has opened the queue."""
+        command = [sys.executable, __file__, "--measure", url, "--payloads", str(size_bytes)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.opened = msgspec.json.decode(self._read(), type=Opened)
+        self.rounds: list[Round] = []
+
+    def run(self, seconds: float) -> None:
+        """Run a round."""
+        if self._process.stdin is not None:
+            self._process.stdin.write(f"{seconds}\n".encode())
+            self._process.stdin.flush()
+        self.rounds.append(msgspec.json.decode(self._read(), type=Round))
+
+    def close(self) -> None:
+        """Let it close the queue, and end."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _read(self) -> bytes:
+        line = self._process.stdout.readline() if self._process.stdout is not None else b""
+        if not line:
+            message = f"the measuring process has ended with {self._process.wait()}"
+            raise RuntimeError(message)
+        return line
 
 
 @contextmanager
@@ -266,17 +269,19 @@ async def failover(url: str) -> float:
                 return perf_counter() - began
 
 
-def print_line(waiting: int, found: Measured, failover_s: float | None) -> None:
-    """Print the line of a depth."""
+def print_line(waiting: int, opened: Opened, found: Rounds, of: float, failover_s: float) -> None:
+    """Print the line of a depth; ``of`` is the rate that it is compared with."""
     cells = (
         f"{waiting:,}",
-        f"{found.head_bytes / 1024:,.0f}",
-        f"{found.commit_s * 1000:.1f} ms",
-        f"{found.put_s * 1000:.1f} ms",
-        f"{found.commit_s / found.put_s:.2f}",
+        f"{opened.head_bytes / 1024:,.0f}",
+        f"{opened.commit_s * 1000:.1f} ms",
+        f"{opened.put_s * 1000:.1f} ms",
+        f"{opened.commit_s / opened.put_s:.2f}",
         f"{found.cycles_per_s:,.0f}",
-        f"{found.open_s:.2f} s",
-        "-" if failover_s is None else f"{failover_s:.1f} s",
+        f"{found.cycles_per_s / of:.2f}" if of else "-",
+        f"{found.cpu_s * 1e6:,.0f}",
+        f"{opened.open_s:.2f} s",
+        f"{failover_s:.1f} s" if failover_s else "-",
         f"{found.memory_mib:,.0f}",
         f"{1000 * (found.writes + found.reads):,.0f}",
         f"{1000 * found.transferred_bytes / 1024:,.0f}",
@@ -284,22 +289,26 @@ def print_line(waiting: int, found: Measured, failover_s: float | None) -> None:
     print(_LINE.format(*cells), flush=True)
 
 
-def price(found: Measured) -> float:
-    """Dollars for the requests of a million jobs."""
-    return 1_000_000 * (found.writes * PUT_PRICE + found.reads * GET_PRICE)
-
-
-def measure_place(url: str, size_bytes: int, given: argparse.Namespace) -> None:
-    """Print the table of a place and a size of payloads."""
-    print(_LINE.format(*_TITLES), flush=True)
-    prices = {}
-    for waiting in given.depths:
+def measure_place(urls: dict[int, str], size_bytes: int, given: argparse.Namespace) -> None:
+    """Print the table of a place and a size of payloads; ``urls`` has the queue of each depth."""
+    for waiting, url in urls.items():
         asyncio.run(fill(url, waiting, payload_of(size_bytes), is_old=given.old))
-        found = measure(url, size_bytes, given.seconds)
-        failover_s = asyncio.run(failover(url)) if waiting else None
-        print_line(waiting, found, failover_s)
-        prices[waiting] = price(found)
-    listed = ", ".join(f"${dollars:,.2f} at {waiting:,}" for waiting, dollars in prices.items())
+    with ExitStack() as open_measurers:
+        measurers = dict[int, Measurer]()
+        for waiting, url in urls.items():
+            measurers[waiting] = Measurer(url, size_bytes)
+            open_measurers.callback(measurers[waiting].close)
+        for number in range(given.rounds):
+            # Back and forth, so that no depth always comes after the same one.
+            for measurer in [*measurers.values()][:: 1 if number % 2 == 0 else -1]:
+                measurer.run(given.seconds)
+    found = {waiting: Rounds(measurer.rounds) for waiting, measurer in measurers.items()}
+    of = found[SHALLOW].cycles_per_s if SHALLOW in found else 0.0
+    print(_LINE.format(*_TITLES), flush=True)
+    for waiting, url in urls.items():
+        failover_s = asyncio.run(failover(url)) if waiting else 0.0
+        print_line(waiting, measurers[waiting].opened, found[waiting], of, failover_s)
+    listed = ", ".join(f"${each.price:,.2f} at {waiting:,}" for waiting, each in found.items())
     print(f"requests of a million jobs, by 64 callers: {listed}", flush=True)
 
 
@@ -309,15 +318,14 @@ def main() -> None:
     parser.add_argument("--depths", type=int, nargs="+", default=DEPTHS, help="waiting jobs")
     parser.add_argument("--payloads", type=int, nargs="+", default=[100, 1000], help="bytes")
     parser.add_argument("--places", nargs="+", default=["file", "seaweedfs"])
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long the callers work")
+    parser.add_argument("--rounds", type=int, default=3, help="how often the callers work")
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long, each time")
     parser.add_argument("--old", action="store_true", help="without segments")
     parser.add_argument("--dir", type=Path, default=Path("/var/tmp"), help="a folder on a disk")
-    parser.add_argument("--measure", metavar="URL", help="measure one queue, and print JSON")
+    parser.add_argument("--measure", metavar="URL", help="measure one queue, as it is asked to")
     given = parser.parse_args()
     if given.measure:
-        payload = payload_of(given.payloads[0])
-        found = asyncio.run(measure_here(given.measure, payload, given.seconds))
-        sys.stdout.buffer.write(msgspec.json.encode(found))
+        asyncio.run(measure_here(given.measure, payload_of(given.payloads[0])))
         return
     os.environ.update(ENVIRON)
     with tempfile.TemporaryDirectory(dir=given.dir) as folder:
@@ -326,9 +334,11 @@ def main() -> None:
             for place in given.places:
                 for size_bytes in given.payloads:
                     print(f"\n{place}, payloads of {size_bytes:,} bytes", flush=True)
-                    name = f"{place}-{size_bytes}.json"
-                    url = server.url(name) if server and place == "seaweedfs" else None
-                    measure_place(url or Path(folder, name).as_uri(), size_bytes, given)
+                    names = {depth: f"{place}-{size_bytes}-{depth}.json" for depth in given.depths}
+                    urls = {depth: Path(folder, name).as_uri() for depth, name in names.items()}
+                    if server is not None and place == "seaweedfs":
+                        urls = {depth: server.url(name) for depth, name in names.items()}
+                    measure_place(urls, size_bytes, given)
         finally:
             if server is not None and server.child is not None:
                 server.child.stop()
