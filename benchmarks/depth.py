@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -57,6 +56,8 @@ COMMITS = 40
 PUSH_JOBS = 5_000
 SETTLED_BYTES = 1 << 20
 """A head that is smaller has spilled what was pushed."""
+SETTLED_S = 3.0
+"""If nothing was written for so long, what was pushed has been merged."""
 PUT_PRICE = 5.0 / 1_000_000
 GET_PRICE = 0.4 / 1_000_000
 """Dollars for a request, at the list prices of a large provider (S3 Standard, us-east-1, 2026);
@@ -153,6 +154,14 @@ async def cycle(queue: Queue[Any], payload: dict[str, str], until: float) -> int
     return count
 
 
+async def settle(store: CountingStore) -> None:
+    """Wait until nothing is left to do: merges would take time from other depths."""
+    before = -1
+    while before != store.writes:
+        before = store.writes
+        await asyncio.sleep(SETTLED_S)
+
+
 async def time_commits(queue: Queue[Any], url: str, payload: dict[str, str]) -> Opened:
     """Commit pushes, in turns with PUTs of the same size; ``open_s`` is left to the caller."""
     head_bytes = (await queue.stats()).head_bytes
@@ -187,8 +196,18 @@ async def run_round(
         writes=store.writes - writes,
         reads=store.reads - reads,
         transferred_bytes=store.transferred_bytes - transferred_bytes,
-        memory_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        memory_mib=peak_memory_mib(),
     )
+
+
+def peak_memory_mib() -> float:
+    """How much memory this process has used.
+
+    Not ``ru_maxrss``: a process begins with that of the one that started it, which has pushed a
+    million jobs.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 async def measure_here(url: str, payload: dict[str, str]) -> None:
@@ -205,6 +224,7 @@ async def measure_here(url: str, payload: dict[str, str]) -> None:
         for job in await queue.claim():
             await queue.release(job)
         open_s = perf_counter() - began
+        await settle(store)
         opened = await time_commits(queue, url, payload)
         write(msgspec.structs.replace(opened, open_s=open_s))
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
@@ -40,7 +41,9 @@ class Server:
         """The address of an object in a folder that no other test uses."""
         words = {"endpoint": self.endpoint, **self.options}
         words |= {name: str(value) for name, value in options.items()}
-        folder = f"{next(_numbers)}"
+        # Two runs may happen to share a server: one that was started on the ports of another ends,
+        # and the other one answers.
+        folder = f"{os.getpid()}-{next(_numbers)}"
         return f"{self.scheme}://{BUCKET}/{folder}/{name}?{urlencode(words)}"
 
     @property
