@@ -41,7 +41,7 @@ _PAYLOAD_BYTES = 16 * KIB
 _SHORTEST_S = 1.0
 """The shortest interval: what is due more often than a queue commits is work for a loop."""
 _LONGEST_JITTER_S = 86400.0
-"""The longest jitter: with more than a day, nobody could say which run a job belongs to."""
+"""The longest jitter: with more than a day, it would be unclear to which run a job belongs."""
 _CRON_FIELDS = 5
 _TEMPLATE = ("kind", "payload", "payload_encoding", "priority", "max_attempts", "backoff", "tags")
 """What a schedule and its jobs have in common."""
