@@ -16,7 +16,7 @@ from typing import Any
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.queue.job import Job
 from simulator.bulk_actors import BulkPublisher
-from simulator.call_history import RecordingQueue
+from simulator.call_log import RecordingQueue
 
 KINDS = ("index", "image", "etl")
 _TRIES = 4

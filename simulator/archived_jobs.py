@@ -6,13 +6,13 @@ import msgspec
 
 from bucketq.archive.archive_layout import Layout
 from bucketq.model.records import JobRecord
-from simulator.call_history import CallHistory
+from simulator.call_log import CallLog
 
 
 class ArchivedJobs:
     """The copies of each job in the archive."""
 
-    def __init__(self, history: CallHistory) -> None:
+    def __init__(self, history: CallLog) -> None:
         """Follow the archive of a simulation that begins."""
         self.copies: dict[str, list[tuple[float, JobRecord]]] = {}
         """The copies of each job, each with the time at which it landed."""

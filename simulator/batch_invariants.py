@@ -15,7 +15,7 @@ from bucketq.errors import ConsumerFencedError
 from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.state import State
 from simulator.broker_invariants import Violation
-from simulator.call_history import CallHistory, RecordedCall
+from simulator.call_log import CallLog, RecordedCall
 
 _ONE_SET = "a batch number stands for one set of jobs"
 _FENCED = "an older driver is fenced"
@@ -91,7 +91,7 @@ class ConsumerTracker:
         return None
 
     def check_call(
-        self, history: CallHistory, call: RecordedCall, known_since: int
+        self, history: CallLog, call: RecordedCall, known_since: int
     ) -> Violation | None:
         """Check the answer to one call."""
         if isinstance(call.error, ConsumerFencedError):
@@ -168,7 +168,7 @@ class ConsumerTracker:
                     return "acknowledged means completed", f"{call}: {job_id} by {worker}"
         return None
 
-    def _check_published(self, history: CallHistory, call: RecordedCall) -> Violation | None:
+    def _check_published(self, history: CallLog, call: RecordedCall) -> Violation | None:
         """An acknowledged position is there by then, and all of its jobs are pushed or none."""
         born = [self.born.get(token) for token in call.detail["tokens"]]
         if len(set(born)) > 1:
@@ -184,7 +184,7 @@ def _has_open(row: ConsumerRecord, batch: int) -> bool:
     return row.batch == batch and row.is_open
 
 
-def _check_first(history: CallHistory, call: RecordedCall) -> Violation | None:
+def _check_first(history: CallLog, call: RecordedCall) -> Violation | None:
     """Only one call is answered that it published a position first."""
     position = (call.detail["writer"], call.detail["batch"], call.detail["part"])
     for other in history.calls[: call.number]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bucketq.model.state import State
-from simulator.call_history import CallHistory
+from simulator.call_log import CallLog
 
 Violation = tuple[str, str]
 """The name of an invariant, and how it was violated."""
@@ -36,7 +36,7 @@ class BrokerTracker:
     """The process of each broker, by the broker's id."""
 
     def follow(
-        self, history: CallHistory, version: int, writer: str, before: State | None, state: State
+        self, history: CallLog, version: int, writer: str, before: State | None, state: State
     ) -> Violation | None:
         """Add the next commit; return a violation, or None."""
         old, new = before.broker if before else None, state.broker

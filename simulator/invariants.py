@@ -32,7 +32,7 @@ from bucketq.model.records import JobRecord, Status
 from bucketq.model.state import State
 from simulator.batch_invariants import ConsumerTracker
 from simulator.broker_invariants import BrokerTracker
-from simulator.call_history import CallHistory, RecordedCall
+from simulator.call_log import CallLog, RecordedCall
 
 
 class InvariantError(AssertionError):
@@ -49,7 +49,7 @@ class InvariantError(AssertionError):
 class CommitChain:
     """Everything that one pass over the chain of commits collects."""
 
-    history: CallHistory
+    history: CallLog
     records: dict[str, list[tuple[int, JobRecord]]] = field(default_factory=dict)
     """The records of each job, each with the version that it appeared in."""
     by_token: dict[str, list[str]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bucketq.model.state import State
 from simulator.archived_jobs import ArchivedJobs
-from simulator.call_history import CallHistory
+from simulator.call_log import CallLog
 from simulator.history_invariants import HistoryTracker
 from simulator.invariants import CommitChain, check_answers, check_version
 from simulator.wait_invariants import check_waits
@@ -16,7 +16,7 @@ from simulator.wait_invariants import check_waits
 class Judge:
     """Checks safety; raises ``InvariantError`` at the first violation."""
 
-    def __init__(self, history: CallHistory) -> None:
+    def __init__(self, history: CallLog) -> None:
         """Judge the commits and calls of a simulation that begins."""
         self._history = history
         self._tracker = HistoryTracker(history.store, history.key)

@@ -102,7 +102,7 @@ def _check_leases(cluster: SimulatedCluster, chain: CommitChain, faults: FaultSc
                 if "@" in (failure.worker or ""):
                     continue  # A batch outlives its driver, and the next driver may be late.
                 name, at_s = _process_of(failure.worker), commits[version - 1].time_s
-                engine_run = cluster.worker_history.engine_runs.get(failure.worker or "")
+                engine_run = cluster.worker_log.engine_runs.get(failure.worker or "")
                 if engine_run is not None and engine_run.may_leave_jobs(is_well=faults in _WELL):
                     continue
                 if name not in excused and history.deaths.get(name, at_s) >= at_s:

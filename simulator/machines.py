@@ -16,8 +16,8 @@ from typing import Any, Literal
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker import Broker
-from bucketq.broker.election import Identity
 from bucketq.broker.server import Server
+from bucketq.broker.takeover import Identity
 from bucketq.client.addresses import AddressFinder
 from bucketq.client.discovery import Finder, ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher

@@ -26,8 +26,8 @@ from zlib import crc32
 
 import msgspec
 
-from bucketq.codec.gone_vector import is_vector_id
-from bucketq.model.indexes.segments import SegmentRecord
+from bucketq.codec.deletion_vector import is_vector_id
+from bucketq.model.segments import SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.queue_folder import folder_of
 from bucketq.testing.simulated_clock import EPOCH

@@ -25,7 +25,7 @@ from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.actors import KINDS, Actor, operate, produce, work
 from simulator.batch_actors import consume, write
 from simulator.bulk_actors import BulkPublisher
-from simulator.call_history import CallHistory, RecordingQueue
+from simulator.call_log import CallLog, RecordingQueue
 from simulator.history_invariants import named_by_copies
 from simulator.judge import Judge
 from simulator.machines import (
@@ -43,7 +43,7 @@ from simulator.wait_actors import wait_for_jobs
 from simulator.watched_store import WatchedStore
 from simulator.whole_queue import WholeReader
 from simulator.worker_actors import EngineSetup, run_engines
-from simulator.worker_history import WorkerHistory
+from simulator.worker_log import WorkerLog
 
 KEY = "queue.json"
 FAST_S = (0.005, 0.08)
@@ -78,10 +78,10 @@ class SimulatedCluster:
         self.store.watched = KEY
         self._reader = WholeReader(self._read_segment)
         self.network = SimulatedNetwork(loop)
-        self.history = CallHistory(loop, self.store, KEY)
+        self.history = CallLog(loop, self.store, KEY)
         self.judge = Judge(self.history)
         self.settings = dict(SETTINGS)
-        self.worker_history = WorkerHistory(self.history)
+        self.worker_log = WorkerLog(self.history)
         self.kinds: tuple[str, ...] = KINDS
         """The kinds of job that are pushed."""
         self.has_crashers = False
@@ -345,7 +345,7 @@ class SimulatedCluster:
             queue=queue,
             clock=program.machine.clock,
             rng=rng,
-            worker_history=self.worker_history,
+            worker_log=self.worker_log,
             lease_s=float(str(self.settings["lease_s"])),
             stopped=program.stopped,
             faults_ended=lambda: self.faults_ended,

@@ -7,7 +7,7 @@ archive.
 
 from __future__ import annotations
 
-from simulator.call_history import CallHistory, RecordedCall
+from simulator.call_log import CallLog, RecordedCall
 from simulator.invariants import CommitChain
 
 _ENDS = {
@@ -16,7 +16,7 @@ _ENDS = {
 }
 
 
-def check_waits(chain: CommitChain, history: CallHistory) -> None:
+def check_waits(chain: CommitChain, history: CallLog) -> None:
     """Raise ``InvariantError`` at the first wait that was answered wrongly."""
     for call in history.calls:
         if call.verb == "wait" and call.succeeded:

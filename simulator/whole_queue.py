@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from bucketq.codec import decode
-from bucketq.codec.gone_vector import decode_vector
+from bucketq.codec.deletion_vector import decode_vector
 from bucketq.codec.segment_file import (
     decode_ids,
     decode_index,
@@ -30,7 +30,8 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.model.effects.dead_jobs import dead_jobs
 from bucketq.model.indexes.segment_reads import DecodedJobs
-from bucketq.model.indexes.segments import (
+from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segments import (
     Block,
     Gone,
     Line,
@@ -39,7 +40,6 @@ from bucketq.model.indexes.segments import (
     SegmentIndex,
     SegmentRecord,
 )
-from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.state import State
 
 ReadSegment = Callable[[str, str], bytes | None]

@@ -21,7 +21,7 @@ from bucketq.worker.handler_exceptions import GiveUp, Retry
 from bucketq.worker.handlers import Handler, Handlers, bind
 from bucketq.worker.runner import TaskRunner
 from simulator.actors import KINDS
-from simulator.worker_history import EngineRun, HandlerRun, RecordingEngineQueue, WorkerHistory
+from simulator.worker_log import EngineRun, HandlerRun, RecordingEngineQueue, WorkerLog
 
 CRASHERS = {"crasher": None, "crasher-once": 1, "crasher-twice": 2}
 """Kinds whose handlers kill their process, and the ``max_attempts`` of each handler."""
@@ -45,7 +45,7 @@ class EngineSetup:
     queue: Any
     clock: Clock
     rng: random.Random
-    worker_history: WorkerHistory
+    worker_log: WorkerLog
     lease_s: float
     stopped: asyncio.Event
     """Set when the process is asked to stop."""
@@ -74,14 +74,12 @@ async def _run_engine(setup: EngineSetup, name: str) -> None:
     if faults_ended:
         kinds, ends = None, "never"
     all_kinds = (*KINDS, *BEHAVIOURS, *CRASHERS)
-    engine_run = setup.worker_history.begin_engine(
-        name, setup.process, kinds or all_kinds, concurrency
-    )
+    engine_run = setup.worker_log.begin_engine(name, setup.process, kinds or all_kinds, concurrency)
     engine_run.is_burst = not faults_ended and rng.random() < 0.2
     full = asyncio.Event()
     watch = _RecordedHandlers(setup, engine_run, full)
     engine = Engine(
-        RecordingEngineQueue(setup.worker_history.history, name, setup.queue),  # type: ignore[arg-type]  # only what an engine uses
+        RecordingEngineQueue(setup.worker_log.history, name, setup.queue),  # type: ignore[arg-type]  # only what an engine uses
         watch.handlers(),
         TaskRunner(),
         setup.clock,
@@ -172,20 +170,20 @@ class _RecordedHandlers:
         )
 
     async def _watched(self, behaviour: Behaviour, context: Context) -> Any:
-        worker_history, engine_run = self._setup.worker_history, self._shift
-        run = worker_history.begin_run(engine_run, context.job)
+        worker_log, engine_run = self._setup.worker_log, self._shift
+        run = worker_log.begin_run(engine_run, context.job)
         if self.waiting():
             self._full.set()
         try:
             result = await behaviour(run, context)
         except asyncio.CancelledError:
             self._note_asked(run)
-            worker_history.end_run(engine_run, run, "stopped")
+            worker_log.end_run(engine_run, run, "stopped")
             raise
         except Exception:
-            worker_history.end_run(engine_run, run, "raised")
+            worker_log.end_run(engine_run, run, "raised")
             raise
-        worker_history.end_run(engine_run, run, "returned")
+        worker_log.end_run(engine_run, run, "returned")
         return result
 
     def _note_asked(self, run: HandlerRun) -> None:

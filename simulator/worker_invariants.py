@@ -18,12 +18,12 @@ from itertools import pairwise
 
 from bucketq.errors import LeaseLostError
 from bucketq.model.records import JobRecord
-from simulator.call_history import RecordedCall
+from simulator.call_log import RecordedCall
 from simulator.fault_schedule import FAULTS_END_S, FaultSchedule
 from simulator.invariants import CommitChain
 from simulator.simulated_cluster import SimulatedCluster
 from simulator.worker_actors import LIMITS, NEVER_COMPLETED, NEVER_FAILING
-from simulator.worker_history import EngineRun, HandlerRun, WorkerHistory
+from simulator.worker_log import EngineRun, HandlerRun, WorkerLog
 
 _IMMEDIATELY_S = 0.001  # Virtual time stands still while code runs; this is for rounding.
 _GIVEN_BACK_S = 2.0
@@ -67,13 +67,13 @@ class WorkerChecks:
         """Group the calls of engines by lease."""
         self.cluster = cluster
         self.chain = chain
-        self.worker_history: WorkerHistory = cluster.worker_history
-        self.runs = {run.lease: run for run in self.worker_history.runs}
+        self.worker_log: WorkerLog = cluster.worker_log
+        self.runs = {run.lease: run for run in self.worker_log.runs}
         self.beats: dict[str, list[RecordedCall]] = {}
         self.held_jobs: dict[str, HeldJob] = {}
         self.lease_s = float(str(cluster.settings["lease_s"]))
         for call in cluster.history.calls:
-            if call.actor in self.worker_history.engine_runs:
+            if call.actor in self.worker_log.engine_runs:
                 self._sort(call)
 
     def _sort(self, call: RecordedCall) -> None:
@@ -96,11 +96,11 @@ class WorkerChecks:
 
     def engine_run_of(self, run: HandlerRun) -> EngineRun:
         """Return the engine run that a handler run belongs to."""
-        return self.worker_history.engine_runs[run.engine]
+        return self.worker_log.engine_runs[run.engine]
 
     def is_excused(self, engine: str) -> bool:
         """Whether the process of an engine was frozen for a while."""
-        return self.worker_history.engine_runs[engine].process in self.cluster.history.excused
+        return self.worker_log.engine_runs[engine].process in self.cluster.history.excused
 
     def end_of(self, run: HandlerRun) -> float:
         """Return when a handler ended, was asked to stop, or lost its process."""
@@ -147,7 +147,7 @@ def _leases(call: RecordedCall) -> list[str]:
 def _check_runs(checks: WorkerChecks) -> None:
     chain = checks.chain
     seen: set[tuple[str, int]] = set()
-    for run in checks.worker_history.runs:
+    for run in checks.worker_log.runs:
         if chain.leases.get(run.lease) != (run.job, run.attempt) or not chain.holds(
             run.job, 0, run.began_version, lease=run.lease, worker=run.engine
         ):
@@ -217,7 +217,7 @@ def _check_beats(checks: WorkerChecks) -> None:
     for held_job in checks.held_jobs.values():
         held.setdefault(held_job.engine, []).append(held_job)
     for engine, beats in checks.beats.items():
-        engine_run = checks.worker_history.engine_runs[engine]
+        engine_run = checks.worker_log.engine_runs[engine]
         for beat in beats:
             if engine_run.stopped_s is not None and beat.began_s >= engine_run.stopped_s:
                 break  # While it drains, it may give up on some.
@@ -238,7 +238,7 @@ def _check_beats(checks: WorkerChecks) -> None:
 def _check_overlaps(checks: WorkerChecks) -> None:
     """Attempts at a job do not overlap, unless one was asked to stop or its process was frozen."""
     by_job: dict[str, list[HandlerRun]] = {}
-    for run in checks.worker_history.runs:
+    for run in checks.worker_log.runs:
         by_job.setdefault(run.job, []).append(run)
     for runs in by_job.values():
         for before, after in pairwise(sorted(runs, key=lambda run: run.attempt)):
@@ -272,7 +272,7 @@ def _check_drains(checks: WorkerChecks) -> None:
     """A drained engine holds nothing: no job waits for its lease to expire."""
     chain = checks.chain
     commits = checks.cluster.store.history(checks.cluster.history.key)
-    for engine_run in checks.worker_history.engine_runs.values():
+    for engine_run in checks.worker_log.engine_runs.values():
         if engine_run.ended_s is None or engine_run.may_leave_jobs(is_well=True):
             continue
         by_s = engine_run.ended_s + _GIVEN_BACK_S
@@ -288,7 +288,7 @@ def _check_releases(checks: WorkerChecks) -> None:
     chain = checks.chain
     for held_job in checks.held_jobs.values():
         run = checks.runs.get(held_job.lease)
-        stopped_s = checks.worker_history.engine_runs[held_job.engine].stopped_s
+        stopped_s = checks.worker_log.engine_runs[held_job.engine].stopped_s
         for call in held_job.settling:
             is_draining = stopped_s is not None and stopped_s <= call.began_s
             if call.verb != "release_many" or run is None or is_draining:
@@ -302,7 +302,7 @@ def _check_releases(checks: WorkerChecks) -> None:
 def _check_repeats(checks: WorkerChecks) -> None:
     """A job whose handler returned does not run again, unless it was asked to stop or died."""
     over: dict[str, HandlerRun] = {}
-    for run in checks.worker_history.runs:
+    for run in checks.worker_log.runs:
         if run.job in over:
             detail = f"{over[run.job]}; {run}"
             checks.chain.violate("what is done is not run again", detail, run.began_version)
@@ -331,11 +331,11 @@ def _check_idleness(checks: WorkerChecks) -> None:
     limit_s = checks.lease_s / 2
     free = {
         engine: list(_free(checks, engine_run))
-        for engine, engine_run in checks.worker_history.engine_runs.items()
+        for engine, engine_run in checks.worker_log.engine_runs.items()
     }
     for job_id, kind, since_s, until_s in _waits(checks):
         for engine, windows in free.items():
-            engine_run = checks.worker_history.engine_runs[engine]
+            engine_run = checks.worker_log.engine_runs[engine]
             if kind not in engine_run.kinds or engine_run.is_burst:
                 continue  # A burst claims again only when one of its jobs has ended.
             for first_s, last_s in windows:
@@ -349,7 +349,7 @@ def _free(checks: WorkerChecks, engine_run: EngineRun) -> Iterator[tuple[float, 
     """The times during which an engine had a free slot."""
     end_s = min(engine_run.stopped_s or FAULTS_END_S, FAULTS_END_S)
     events = [(end_s, 0)]
-    for run in checks.worker_history.runs:
+    for run in checks.worker_log.runs:
         if run.engine == engine_run.engine:
             events += [(run.began_s, 1), (run.ended_s or FAULTS_END_S, -1)]
     busy, since_s = 0, engine_run.began_s

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from bucketq.model.tokens import TokenInfo
     from bucketq.queue.change import Change, ChangeRequest, HistoryRange, JobChange
     from bucketq.queue.job import Job, JobBatch, JobPage
-    from bucketq.queue.new_jobs import JobSpec, PushOptions
+    from bucketq.queue.push_options import JobSpec, PushOptions
     from bucketq.queue.queue import Queue
     from bucketq.queue.schedule import Schedule, ScheduleOptions
     from bucketq.rpc.credentials import Tls
@@ -137,7 +137,7 @@ _NAMES = {
     "bucketq.queue.queue": "Queue",
     "bucketq.queue.change": "Change ChangeRequest HistoryRange JobChange",
     "bucketq.queue.job": "Job JobBatch JobPage",
-    "bucketq.queue.new_jobs": "JobSpec PushOptions",
+    "bucketq.queue.push_options": "JobSpec PushOptions",
     "bucketq.queue.schedule": "Schedule ScheduleOptions",
     "bucketq.rpc.credentials": "Tls",
     "bucketq.worker.context": "Context",

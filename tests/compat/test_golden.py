@@ -19,7 +19,6 @@ from bucketq.codec.segment_file import (
     segment_row,
     split_block,
 )
-from bucketq.model.indexes.segments import Block, Line, SegmentClass, SegmentRecord, hash_id
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.operations import (
     AnyOperation,
@@ -40,6 +39,7 @@ from bucketq.model.records import (
 )
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import ScheduleRecord
+from bucketq.model.segments import Block, Line, SegmentClass, SegmentRecord, hash_id
 from bucketq.model.sessions import Session
 from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord

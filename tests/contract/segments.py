@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from bucketq.clock import SystemClock
-from bucketq.commit.objects.segment_folder import NamedSegments, SegmentFolder
+from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.objects.segment_sweep import NamedSegments
 from bucketq.errors import CorruptStateError
 from bucketq.store.base import ObjectMissingError, ObjectStore
 from bucketq.store.cloud import open_cloud

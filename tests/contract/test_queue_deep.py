@@ -15,7 +15,7 @@ from bucketq.commit.objects import segment_cache
 from bucketq.errors import InvalidRequestError, JobNotFoundError, QueueFullError
 from bucketq.model.operations import Redrive
 from bucketq.queue import queue as queue_module
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from tests.contract.places import Place
 
 SPILL_BYTES = 4000

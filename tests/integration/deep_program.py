@@ -26,7 +26,7 @@ from bucketq.commit.objects.queue_history import HistoryPolicy
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.errors import LeaseLostError
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.store.base import ObjectInfo, ObjectStore, StoredObject
 from bucketq.store.url import open_store

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bucketq.codec import Document, Prepared
+from bucketq.commit.direct_lease_expiry import DirectLeaseExpiry
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.lease_watch import LeaseWatch
 from bucketq.commit.objects import register as register_module
 from bucketq.commit.objects.register import Register, Settled
 from bucketq.commit.upkeep.archiver import Archiver
@@ -201,7 +201,7 @@ def test_a_completion_without_fencing_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_leases_judged_by_the_wall_clocks_of_others_are_noticed(monkeypatch: Patch) -> None:
-    def stale(_: LeaseWatch, state: State, now: datetime, *_times: float) -> list[Expire]:
+    def stale(_: DirectLeaseExpiry, state: State, now: datetime, *_times: float) -> list[Expire]:
         jobs = [state.jobs.by_id[job_id] for job_id in state.running]
         return [
             Expire(job=job.id, attempt=job.attempt)
@@ -210,12 +210,12 @@ def test_leases_judged_by_the_wall_clocks_of_others_are_noticed(monkeypatch: Pat
             and (now - job.heartbeat_at).total_seconds() > state.settings.lease_s
         ]
 
-    monkeypatch.setattr(LeaseWatch, "stale", stale)
+    monkeypatch.setattr(DirectLeaseExpiry, "stale", stale)
     expect("no lease is taken from a healthy worker", faults="nothing")
 
 
 def test_leases_that_never_end_are_noticed(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(LeaseWatch, "stale", lambda *_: [])
+    monkeypatch.setattr(DirectLeaseExpiry, "stale", lambda *_: [])
     expect("every job comes to its end")
 
 

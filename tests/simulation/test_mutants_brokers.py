@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bucketq.broker import election, standby
 from bucketq.broker import leader as leader_module
+from bucketq.broker import standby, takeover
 from bucketq.broker.broker import Broker
 from bucketq.broker.broker_connection import RemoteRequest
-from bucketq.broker.election import Identity, Sign
-from bucketq.broker.heartbeats import HeartbeatTracker
 from bucketq.broker.leader import Leader, _LeaderHooks
+from bucketq.broker.lease_expiry import LeaseExpiry
 from bucketq.broker.server import Server
 from bucketq.broker.standby import Standby
+from bucketq.broker.takeover import Identity, Sign
 from bucketq.client import discovery
 from bucketq.client import remote as remote_module
 from bucketq.codec import Document
@@ -91,7 +91,7 @@ def test_answers_from_memory_without_a_look_at_the_object_are_noticed(monkeypatc
 
 
 def test_a_takeover_that_starts_all_leases_anew_is_noticed(monkeypatch: Patch) -> None:
-    def follow(self: HeartbeatTracker, state: State, now_s: float) -> None:
+    def follow(self: LeaseExpiry, state: State, now_s: float) -> None:
         known = {job_id: heard for job_id, heard in self._heard.items() if job_id in state.running}
         follow_really(self, state, now_s)
         for job_id in state.running:
@@ -99,18 +99,18 @@ def test_a_takeover_that_starts_all_leases_anew_is_noticed(monkeypatch: Patch) -
             if known.get(job_id, (0, 0.0))[0] != attempt:
                 self._heard[job_id] = (attempt, now_s)
 
-    follow_really = HeartbeatTracker._follow
-    monkeypatch.setattr(HeartbeatTracker, "_follow", follow)
+    follow_really = LeaseExpiry._follow
+    monkeypatch.setattr(LeaseExpiry, "_follow", follow)
     expect("the jobs of the dead are reclaimed", faults="leader-kills", scenario="brokers")
 
 
 def test_a_broker_that_does_not_hear_who_writes_directly_is_noticed(monkeypatch: Patch) -> None:
-    def follow(self: HeartbeatTracker, state: State, now_s: float) -> None:
+    def follow(self: LeaseExpiry, state: State, now_s: float) -> None:
         self._written = {}
         follow_really(self, state, now_s)
 
-    follow_really = HeartbeatTracker._follow
-    monkeypatch.setattr(HeartbeatTracker, "_follow", follow)
+    follow_really = LeaseExpiry._follow
+    monkeypatch.setattr(LeaseExpiry, "_follow", follow)
     expect("no lease is taken from a healthy worker", faults="nothing", scenario="mixed", first=22)
 
 
@@ -131,13 +131,13 @@ def test_silence_judged_by_wall_clocks_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_a_broker_without_grace_is_noticed(monkeypatch: Patch) -> None:
-    def stale(self: HeartbeatTracker, state: State, now_s: float) -> list[Expire]:
+    def stale(self: LeaseExpiry, state: State, now_s: float) -> list[Expire]:
         self._listening_since_s = -1e9
         self._ticked_s = now_s
         return stale_really(self, state, now_s)
 
-    stale_really = HeartbeatTracker.stale
-    monkeypatch.setattr(HeartbeatTracker, "stale", stale)
+    stale_really = LeaseExpiry.stale
+    monkeypatch.setattr(LeaseExpiry, "stale", stale)
     expect(
         "no lease is taken from a healthy worker",
         faults="freezes",
@@ -216,7 +216,7 @@ def _probe_instead(monkeypatch: Patch, judge: Any) -> None:
             return Sign.SILENT
         return Sign.ALIVE if judge(pong, record) else Sign.GONE
 
-    for module in (election, standby, discovery):
+    for module in (takeover, standby, discovery):
         monkeypatch.setattr(module, "probe", probe)
 
 

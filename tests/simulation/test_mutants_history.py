@@ -14,11 +14,11 @@ import pytest
 
 from bucketq.codec import Document, Prepared
 from bucketq.codec.history_file import ChangesName
-from bucketq.commit.objects import segment_folder
+from bucketq.commit.objects import segment_sweep
 from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.commit.objects.register import Register
-from bucketq.commit.objects.segment_folder import NamedSegments
+from bucketq.commit.objects.segment_sweep import NamedSegments
 from bucketq.commit.upkeep.history_keeper import HistoryKeeper
 from bucketq.errors import StoreRefusedError
 from bucketq.model import transitions
@@ -46,7 +46,7 @@ def test_a_copy_that_is_named_after_its_segments_were_dropped_is_noticed(
 def test_a_sweep_that_does_not_look_at_copies_is_noticed(monkeypatch: Patch) -> None:
     async def named_by(self: QueueHistory, state: State) -> NamedSegments:
         del self
-        return segment_folder.named_by(state)
+        return segment_sweep.named_by(state)
 
     monkeypatch.setattr(QueueHistory, "named_by", named_by)
     expect(COPY_WHOLE, first=1, deep=True, remembers=True)

@@ -15,17 +15,18 @@ import pytest
 from msgspec import structs
 
 from bucketq.codec.segment_file import is_segment_id
-from bucketq.commit.objects import segment_folder
-from bucketq.commit.objects.segment_folder import ReadNamed, SegmentFolder
+from bucketq.commit.objects import segment_sweep
+from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.objects.segment_sweep import ReadNamed
 from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep, _plan
 from bucketq.model import transitions
 from bucketq.model.base import Operation
 from bucketq.model.effects import adoption, pushes, segment_changes
 from bucketq.model.indexes.cold_segment import Segment
-from bucketq.model.indexes.segments import Gone, Merge, SegmentRecord, Spill
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord
 from bucketq.model.reservations import Adopt, ReservationRecord, reservation_of
+from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill
 from bucketq.model.state import State
 from simulator.fault_schedule import FAULTS_END_S
 from simulator.invariants import InvariantError
@@ -94,7 +95,7 @@ def test_naming_a_segment_before_its_put_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_sweeping_all_that_the_head_does_not_name_is_noticed(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(segment_folder, "_is_settled", lambda _name, _queue: True)
+    monkeypatch.setattr(segment_sweep, "_is_settled", lambda _name, _queue: True)
     expect(LEFT_OVER, deep=True)
 
 
@@ -104,7 +105,7 @@ def test_sweeping_another_incarnation_is_noticed(monkeypatch: Patch) -> None:
         root = self._root.removesuffix(f"{self._incarnation}/")
         async for info in self._store.list(root):
             name = info.key.rpartition("/")[2].removesuffix(".jsonl")
-            is_settled = is_segment_id(name) and segment_folder._is_settled(name, queue)
+            is_settled = is_segment_id(name) and segment_sweep._is_settled(name, queue)
             if is_settled and name not in queue.ids:
                 await self._store.delete(info.key)
                 swept += 1
@@ -239,7 +240,7 @@ def test_a_sweeper_that_read_before_the_reservation_is_noticed(monkeypatch: Patc
         for name in found:
             reserved = reservation_of(name)
             is_free = reserved is not None and reserved[0] not in queue.reservations
-            if name not in queue.ids and (is_free or segment_folder._is_settled(name, queue)):
+            if name not in queue.ids and (is_free or segment_sweep._is_settled(name, queue)):
                 await self._store.delete(self._key(name))
         return len(found)
 

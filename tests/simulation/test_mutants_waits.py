@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bucketq.broker.heartbeats import HeartbeatTracker
+from bucketq.broker.lease_expiry import LeaseExpiry
 from bucketq.codec import Document
 from bucketq.commit import archive_search
 from bucketq.commit.working_state import WorkingState
@@ -49,8 +49,8 @@ def test_a_job_that_is_lost_with_its_archiving_is_noticed(monkeypatch: Patch) ->
 
 
 def test_progress_that_outlives_its_attempt_is_noticed(monkeypatch: Patch) -> None:
-    def progress_of(self: HeartbeatTracker, job: JobRecord) -> Progress | None:
+    def progress_of(self: LeaseExpiry, job: JobRecord) -> Progress | None:
         return self._progress.get(job.id, (0, job.progress))[1]
 
-    monkeypatch.setattr(HeartbeatTracker, "progress_of", progress_of)
+    monkeypatch.setattr(LeaseExpiry, "progress_of", progress_of)
     expect("progress ends with its attempt", scenario="waits")

@@ -19,11 +19,11 @@ from bucketq.admin.create import create
 from bucketq.admin.deep_check import BadSegment, DeepCheck, Orphan, check_deep
 from bucketq.admin.deletion import Deleted, delete
 from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
+from bucketq.admin.gc import Swept, clear_incarnation, count_segments, sweep, sweep_history
 from bucketq.admin.history_check import HistoryCheck
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import Diagnosis, repair
 from bucketq.admin.restore import Restored, restore
-from bucketq.admin.sweep import Swept, clear_incarnation, count_segments, sweep, sweep_history
 
 __all__ = [
     "AcceptedLoss",

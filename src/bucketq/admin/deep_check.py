@@ -17,13 +17,13 @@ from bucketq.admin.history_check import HistoryCheck, check_history
 from bucketq.admin.queue_object import QueueObject
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode
-from bucketq.codec.gone_vector import is_vector_id
+from bucketq.codec.deletion_vector import is_vector_id
 from bucketq.codec.segment_check import CheckedRow, CheckedSegment, check_segment
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.model.indexes.cold_segment import Segment
-from bucketq.model.indexes.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.reservations import reservation_of
+from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
 from bucketq.store.base import ObjectMissingError
 from bucketq.store.queue_folder import folder_of

@@ -23,8 +23,8 @@ from bucketq.codec.merge import EditConflictError, changes, merge
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
 from bucketq.model.history import break_off
-from bucketq.model.indexes.segments import JOB_CLASSES, SegmentRecord
 from bucketq.model.indexes.table import Row, Table
+from bucketq.model.segments import JOB_CLASSES, SegmentRecord
 from bucketq.model.state import State
 
 R = TypeVar("R", bound=Row)

@@ -41,10 +41,10 @@ from bucketq.errors import (
 )
 from bucketq.model.effects.segment_changes import FORMAT, class_of
 from bucketq.model.history import History
-from bucketq.model.indexes.segments import SegmentClass
 from bucketq.model.operations import Release, Request
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import FEATURE as SCHEDULES
+from bucketq.model.segments import SegmentClass
 from bucketq.model.sessions import Sessions
 from bucketq.model.state import State
 from bucketq.model.transitions import apply

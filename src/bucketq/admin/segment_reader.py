@@ -11,7 +11,7 @@ from typing import TypeVar
 from bucketq.admin.queue_object import QueueObject
 from bucketq.codec import decode, is_tombstone
 from bucketq.commit.objects.queue_segments import QueueSegments
-from bucketq.commit.objects.segment_folder import NamedSegments, named_by
+from bucketq.commit.objects.segment_sweep import NamedSegments, named_by
 from bucketq.errors import CorruptStateError, QueueNotFoundError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment

@@ -80,7 +80,7 @@ what was left of a lease, not a new lease: brokers that keep crashing still recl
 * *The broker is stopped while its successor already leads.* It clears the address only under its
   own id and epoch.
 
-**The modules.** ``election`` has evidence and takeover; ``standby`` watches the broker that leads;
+**The modules.** ``takeover`` has evidence and takeover; ``standby`` watches the broker that leads;
 ``candidacy`` keeps what a broker knows of its own takeovers; ``leader`` is group commit with an
 epoch; ``heartbeats`` finds silent workers; ``token_guard`` checks tokens and rights; ``inbox``
 queues calls; ``broker_connection`` is one client; ``broker`` is the lifecycle of one broker of one

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker_connection import BrokerConnection, RemoteRequest
 from bucketq.broker.candidacy import Candidacy
-from bucketq.broker.election import DeposedError, Identity
 from bucketq.broker.inbox import Inbox
 from bucketq.broker.leader import Leader
 from bucketq.broker.standby import Standby
+from bucketq.broker.takeover import DeposedError, Identity
 from bucketq.broker.token_guard import Guard, ShownToken
 from bucketq.clock import Clock, fraction
 from bucketq.codec import Document
@@ -52,7 +52,7 @@ and send the claim to the next broker while the lease still runs, which may be a
 _WARN_S = 10.0
 """How often a broker that is cut off from its storage logs that."""
 _JITTER_S = 0.4
-"""The pause after a lost election, on average; random, so that candidates rarely collide."""
+"""The pause after another candidate took over, on average; random, so that few collide."""
 _LOOK_S = 5.0
 """How often it is logged that the object cannot be read."""
 _TAKEOVER_S = 2.0

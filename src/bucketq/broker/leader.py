@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker_connection import RemoteRequest
-from bucketq.broker.election import DeposedError, Identity, check_leads, elect
-from bucketq.broker.heartbeats import HeartbeatTracker
+from bucketq.broker.lease_expiry import LeaseExpiry
+from bucketq.broker.takeover import DeposedError, Identity, check_leads, elect
 from bucketq.broker.token_guard import refusal
 from bucketq.clock import Clock
 from bucketq.codec import Document
@@ -196,7 +196,7 @@ class _LeaderHooks(CommitHooks):
         self.fairness = FairnessPause(ALONE_S)
         self._identity = identity
         self._after = after
-        self._heartbeats = HeartbeatTracker(0.0)
+        self._heartbeats = LeaseExpiry(0.0)
         self._swept_s = 0.0
         self._persisted_s = 0.0
         """When the silence of workers was last added to the state, and when that was committed:
@@ -213,7 +213,7 @@ class _LeaderHooks(CommitHooks):
         """Take over by compare-and-set."""
         document = await elect(register, self._clock, self._identity, self._after)
         now_s = asyncio.get_running_loop().time()
-        self._heartbeats = HeartbeatTracker(now_s)
+        self._heartbeats = LeaseExpiry(now_s)
         self._swept_s = self._persisted_s = self._committed_s = now_s
         self._tick()
         return document

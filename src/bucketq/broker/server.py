@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bucketq.broker.broker import Broker
-from bucketq.broker.election import Identity
+from bucketq.broker.takeover import Identity
 from bucketq.clock import Clock, new_id
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
 from bucketq.rpc.messages import Answers, Hello, Ping, Pong

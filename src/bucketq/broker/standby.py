@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from bucketq.broker.candidacy import Candidacy
-from bucketq.broker.election import (
+from bucketq.broker.takeover import (
     ENOUGH,
     WEIGHT,
     Identity,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from bucketq.broker.election import PING_S, Sign, ask_on
+from bucketq.broker.takeover import PING_S, Sign, ask_on
 from bucketq.client.client_connection import ClientConnection
 from bucketq.client.discovery import FOLLOW_S, OPEN_S, NotYetError, unless_replaced
 from bucketq.commit.base import Committer

@@ -23,7 +23,7 @@ from bucketq.model.tokens import Right, TokenInfo
 from bucketq.queue.arguments import Duration, Held, Names
 from bucketq.queue.change import Change, HistoryRange
 from bucketq.queue.job import Job, JobBatch, JobPage
-from bucketq.queue.new_jobs import JobSpec, PushOptions
+from bucketq.queue.push_options import JobSpec, PushOptions
 from bucketq.queue.queue import Queue
 from bucketq.queue.schedule import Schedule, ScheduleOptions
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
-from bucketq.broker.election import ENOUGH, PING_S, WEIGHT, Sign, is_out_of_reach, probe
+from bucketq.broker.takeover import ENOUGH, PING_S, WEIGHT, Sign, is_out_of_reach, probe
 from bucketq.client.client_connection import ClientConnection
 from bucketq.client.launcher import Launcher
 from bucketq.codec import Heading

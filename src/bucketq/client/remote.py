@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from bucketq.broker.election import Sign
 from bucketq.broker.leader import Leader
+from bucketq.broker.takeover import Sign
 from bucketq.client.client_connection import ClientConnection, DeniedError, NotOfferedError
 from bucketq.client.discovery import Finder, NotYetError
 from bucketq.client.older_brokers import release_each

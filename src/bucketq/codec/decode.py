@@ -26,12 +26,12 @@ from bucketq.codec.table_checks import (
 from bucketq.codec.unknown_fields import split_fields
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.history import FEATURE, ChangeRecord, ChangeRecorder, CopyRecord, History
-from bucketq.model.indexes.segments import SegmentRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import FEATURE as SCHEDULES
 from bucketq.model.schedules import ScheduleRecord
+from bucketq.model.segments import SegmentRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State

@@ -25,7 +25,7 @@ from msgspec import Raw, Struct, structs
 from bucketq.codec.unknown_fields import encode_row, split_fields
 from bucketq.errors import CorruptStateError
 from bucketq.model.history import ChangeRecord, CopyRecord
-from bucketq.model.indexes.segments import JOB_CLASSES, SegmentRecord
+from bucketq.model.segments import JOB_CLASSES, SegmentRecord
 from bucketq.model.state import State
 
 _NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{16})\.jsonl")

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from bucketq.codec.decode import check_format, check_frame, decode
 from bucketq.codec.layout import END, OPENINGS, SEGMENTS, SEPARATOR
-from bucketq.model.indexes.segments import JOB_CLASSES, SegmentRecord
+from bucketq.model.segments import JOB_CLASSES, SegmentRecord
 
 _OPENING = OPENINGS["jobs"]
 _CLOSING = b"\n]"

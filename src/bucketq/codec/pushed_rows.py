@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from bucketq.codec.segment_file import SegmentRow, SortFields
 from bucketq.model.base import NewJob
-from bucketq.model.indexes.segments import SegmentClass
+from bucketq.model.segments import SegmentClass
 
 _encode = msgspec.json.Encoder().encode
 

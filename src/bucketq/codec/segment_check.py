@@ -26,7 +26,8 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.errors import CorruptStateError
 from bucketq.model.indexes.cold_segment import Segment
-from bucketq.model.indexes.segments import (
+from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segments import (
     Block,
     Line,
     SegmentClass,
@@ -34,7 +35,6 @@ from bucketq.model.indexes.segments import (
     SegmentIndex,
     hash_id,
 )
-from bucketq.model.records import JobRecord, KeyRecord
 
 _MOST_PROBLEMS = 5
 """So many problems of a segment are described: a damaged one may have thousands of the same."""

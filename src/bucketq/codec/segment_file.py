@@ -42,7 +42,8 @@ from bucketq.codec.segment_index import (
 )
 from bucketq.codec.unknown_fields import decode_row, encode_row
 from bucketq.model.indexes.segment_reads import DecodedJobs
-from bucketq.model.indexes.segments import (
+from bucketq.model.records import JobRecord, KeyRecord, Unknown
+from bucketq.model.segments import (
     Block,
     Pushed,
     SegmentClass,
@@ -51,7 +52,6 @@ from bucketq.model.indexes.segments import (
     SegmentRecord,
     hash_id,
 )
-from bucketq.model.records import JobRecord, KeyRecord, Unknown
 
 SEGMENT_BYTES = 8 << 20
 """A segment holds at most this many bytes of rows, or one row: a PUT of it takes about a second on

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from bucketq.errors import CorruptStateError
-from bucketq.model.indexes.segments import Block, Line, Run, SegmentClass, SegmentIndex
+from bucketq.model.segments import Block, Line, Run, SegmentClass, SegmentIndex
 
 BLOCK_BYTES = 32 << 10
 """Rows are read in blocks of about this size. A request costs as much time as it takes to send

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bucketq.codec.gone_vector import is_vector_id
+from bucketq.codec.deletion_vector import is_vector_id
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.model.history import ChangeRecord, CopyRecord
-from bucketq.model.indexes.segments import Gone, SegmentRecord
 from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import ScheduleRecord
+from bucketq.model.segments import Gone, SegmentRecord
 from bucketq.model.sessions import Session
 
 

@@ -26,9 +26,9 @@ from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, RejectedError
 from bucketq.model.indexes.cold_rows import SegmentPart
-from bucketq.model.indexes.segments import SegmentRecord, WrittenRows, WrittenSegment
 from bucketq.model.operations import AnyOperation, Configure, Request
 from bucketq.model.reservations import RENEWALS, Adopt, DropReservation, RenewReservation, Reserve
+from bucketq.model.segments import SegmentRecord, WrittenRows, WrittenSegment
 from bucketq.model.settings import Settings
 from bucketq.store.base import ObjectMissingError, ObjectStore
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.commit.lease_watch import LeaseWatch
+from bucketq.commit.direct_lease_expiry import DirectLeaseExpiry
 from bucketq.commit.objects.pacing import ALONE_S, FairnessPause
 from bucketq.commit.objects.register import Register
 from bucketq.commit.parked_claims import ParkedClaims
@@ -40,7 +40,7 @@ class CommitHooks:
         self.fairness = FairnessPause(ALONE_S, takes_turns=True)
         self._clock = clock
         self._create = create
-        self._leases = LeaseWatch()
+        self._leases = DirectLeaseExpiry()
 
     async def load(self, register: Register) -> Document:
         """Read the object for the first time; here, create it if necessary."""

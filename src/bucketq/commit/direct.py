@@ -17,9 +17,9 @@ from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.cold_reads import apply_reading
+from bucketq.commit.direct_lease_expiry import DirectLeaseExpiry
 from bucketq.commit.history_reader import HistoryReads
 from bucketq.commit.large_pushes import LargePushes
-from bucketq.commit.lease_watch import LeaseWatch
 from bucketq.commit.objects.pacing import FairnessPause
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.register import Register
@@ -104,7 +104,7 @@ class DirectCommitter:
         most. Those in the line may be so many that its lease would expire."""
         self._under_way = 0
         """How many operations hold the locks or wait for them."""
-        self._leases = LeaseWatch()
+        self._leases = DirectLeaseExpiry()
         self._fairness = FairnessPause()
         self._seen: State | None = None
         """The state that the last request was applied to."""

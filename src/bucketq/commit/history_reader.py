@@ -16,7 +16,7 @@ from msgspec import Raw
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec import Document
-from bucketq.codec.gone_vector import decode_vector
+from bucketq.codec.deletion_vector import decode_vector
 from bucketq.codec.history_file import ChangesName, decode_changes
 from bucketq.codec.segment_file import decode_index, decode_jobs, split_block
 from bucketq.commit.objects.register import Register
@@ -40,9 +40,9 @@ from bucketq.model.history import (
     ReadChanges,
     ReadCopy,
 )
-from bucketq.model.indexes.segments import Gone, SegmentRecord
 from bucketq.model.records import JobRecord
 from bucketq.model.results import FindArchived, JobEnd
+from bucketq.model.segments import Gone, SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError

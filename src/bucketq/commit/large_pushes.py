@@ -26,9 +26,9 @@ from bucketq.errors import BucketQError
 from bucketq.model.base import NewJob
 from bucketq.model.effects.pushes import may_grant, row_bytes
 from bucketq.model.effects.segment_changes import FORMAT
-from bucketq.model.indexes.segments import SegmentClass, WrittenRows, WrittenSegment
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Push, Request
+from bucketq.model.segments import SegmentClass, WrittenRows, WrittenSegment
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 

@@ -15,7 +15,6 @@ from msgspec import Raw, Struct, field
 
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.history import DropChanges, ForgetHistory, NameCopy, ReadChanges, ReadCopy
-from bucketq.model.indexes.segments import SEGMENT_CHANGES, AnySegmentChange, WrittenRows
 from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
@@ -30,6 +29,7 @@ from bucketq.model.records import NOTHING, Encoding, JobRecord, Progress, Status
 from bucketq.model.reservations import RESERVATIONS, AnyReservation
 from bucketq.model.results import AnyWait, FindArchived, Wait
 from bucketq.model.schedules import AnySchedule, Fire, ReadSchedules
+from bucketq.model.segments import SEGMENT_CHANGES, AnySegmentChange, WrittenRows
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, repr_without_digest
 

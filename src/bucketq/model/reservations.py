@@ -17,7 +17,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from bucketq.model.base import Operation
-from bucketq.model.indexes.segments import SegmentRecord
+from bucketq.model.segments import SegmentRecord
 
 _SEGMENT = re.compile(r"(r([0-9]{20})-[0-9a-f]{16})-[0-9a-f]{16}")
 NAME = re.compile(r"[0-9a-f]{16}")

@@ -27,12 +27,12 @@ from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.indexes.known_keys import KnownKeys
 from bucketq.model.indexes.lane import Lane
 from bucketq.model.indexes.running_jobs import RunningJobs
-from bucketq.model.indexes.segments import JOB_CLASSES, SegmentIndex, SegmentRecord
 from bucketq.model.indexes.table import Row, Table
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import ScheduleRecord
+from bucketq.model.segments import JOB_CLASSES, SegmentIndex, SegmentRecord
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenRecord

@@ -20,7 +20,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model import check, history, request_digest, reservations, results, schedules
+from bucketq.model import check, history, request_digest, reservations, results, schedules, segments
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.base import Operation
@@ -39,7 +39,6 @@ from bucketq.model.effects import (
     segment_changes,
     timekeeping,
 )
-from bucketq.model.indexes import segments
 from bucketq.model.operations import REPEATABLE, Request
 from bucketq.model.sessions import MISSING
 from bucketq.model.state import Change, State

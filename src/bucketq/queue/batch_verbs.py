@@ -20,7 +20,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
 from bucketq.queue.arguments import Duration, Names, as_names, as_several, lease_seconds
 from bucketq.queue.job import Job, JobBatch
-from bucketq.queue.new_jobs import JobSpec, new_job
+from bucketq.queue.push_options import JobSpec, new_job
 from bucketq.queue.sender import Sender
 
 T = TypeVar("T")

@@ -39,7 +39,7 @@ from bucketq.queue.arguments import (
 from bucketq.queue.batch_verbs import BatchVerbs
 from bucketq.queue.history_verbs import HistoryVerbs
 from bucketq.queue.job import Job, JobPage
-from bucketq.queue.new_jobs import JobSpec, PushOptions, new_job
+from bucketq.queue.push_options import JobSpec, PushOptions, new_job
 from bucketq.queue.result_verbs import ResultVerbs
 from bucketq.queue.schedule_verbs import ScheduleVerbs
 from bucketq.queue.sender import Sender

@@ -14,7 +14,7 @@ from bucketq.model.records import Backoff
 from bucketq.model.schedules import Missed, ScheduleRecord, SetSchedule
 from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import to_seconds
-from bucketq.queue.new_jobs import JobSpec, new_job
+from bucketq.queue.push_options import JobSpec, new_job
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model.job_ids import JobId
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
-from bucketq.queue.new_jobs import JobSpec, PushOptions
+from bucketq.queue.push_options import JobSpec, PushOptions
 from bucketq.queue.queue import Queue
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler

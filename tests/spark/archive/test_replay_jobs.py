@@ -15,7 +15,7 @@ import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.model.records import JobRecord
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.spark.archive.replay_jobs import ReplayedJobs
 from tests.spark import sample_handlers
 from tests.spark.finished_jobs import archive, finished, hours_ago

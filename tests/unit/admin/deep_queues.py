@@ -14,7 +14,7 @@ from bucketq.commit.objects.queue_history import DEFAULT_HISTORY_POLICY
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.model.state import State
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, StoreLink, VirtualLoop, run
 

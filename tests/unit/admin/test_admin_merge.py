@@ -11,7 +11,7 @@ from bucketq import admin
 from bucketq.codec.layout import TABLES, Head
 from bucketq.codec.merge import BOOKKEEPING
 from bucketq.errors import CorruptStateError, InvalidRequestError
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from tests.unit.commit.worlds import KEY, World, first, virtual
 
 HEAD: dict[str, Any] = {

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from bucketq.admin import QueueObject
 from bucketq.admin.deep_check import BadSegment, check_deep
 from bucketq.codec import Document
-from bucketq.codec.gone_vector import decode_vector
+from bucketq.codec.deletion_vector import decode_vector
 from bucketq.codec.segment_check import CheckedSegment, check_segment
 from bucketq.codec.segment_file import encode_segment, segment_row
 from bucketq.model.indexes.cold_segment import Segment
-from bucketq.model.indexes.segments import SegmentClass, SegmentRecord
+from bucketq.model.segments import SegmentClass, SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.base import StoredObject
 from bucketq.testing import run

@@ -22,7 +22,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.state import State
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.testing import Faults, VirtualLoop, run
 from tests.unit.admin.deep_queues import KEY, OTHER, SPILL_BYTES, Deep, deep
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from bucketq.broker.election import Identity
 from bucketq.broker.leader import Leader
+from bucketq.broker.takeover import Identity
 from bucketq.commit.objects.register import Register
 from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import KEY, World

@@ -9,8 +9,8 @@ import pytest
 from bucketq.broker.broker import Broker
 from bucketq.broker.leader import Leader
 from bucketq.errors import OverloadedError, SupersededError
-from bucketq.model.indexes.segments import Merge
 from bucketq.model.operations import Claim, Lead, Push, ReadStats, Request, Retire
+from bucketq.model.segments import Merge
 from bucketq.rpc.messages import Answer, Answers, Call, Hello
 from tests.unit.broker.land import Land, now_s
 from tests.unit.commit.worlds import (

@@ -6,7 +6,7 @@ import asyncio
 
 from bucketq.broker.broker import Broker
 from bucketq.broker.candidacy import DOUBT_S
-from bucketq.broker.election import Identity
+from bucketq.broker.takeover import Identity
 from bucketq.model.operations import Lead, Request, Retire
 from bucketq.model.transitions import apply
 from tests.unit.broker.land import Land, now_s, until

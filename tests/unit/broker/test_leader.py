@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bucketq.broker import leader as leader_module
-from bucketq.broker.election import DeposedError
+from bucketq.broker.takeover import DeposedError
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
 from tests.unit.broker.leaders import ADA, BOB, Realm, now_s, until

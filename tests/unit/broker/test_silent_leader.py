@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.broker.election import SILENCE_S, Sign, ask_on
+from bucketq.broker.takeover import SILENCE_S, Sign, ask_on
 from bucketq.rpc.transport import CannotDialError
 from bucketq.testing.virtual_loop import current_loop
 from tests.unit.broker.land import now_s

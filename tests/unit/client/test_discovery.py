@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bucketq.broker.election import Sign
 from bucketq.broker.leader import Leader
+from bucketq.broker.takeover import Sign
 from bucketq.client.addresses import AddressFinder
 from bucketq.client.client_connection import ClientConnection
 from bucketq.client.discovery import NotYetError, ObjectFinder

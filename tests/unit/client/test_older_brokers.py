@@ -9,7 +9,7 @@ import pytest
 
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.operations import ReleaseMany
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.rpc.messages import OFFERED, Welcome
 from tests.unit.client.clients import Realm
 from tests.unit.commit.worlds import say_nothing, slowly, virtual

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bucketq.broker.broker_connection import BrokerConnection
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.rpc.messages import Answers
 from tests.unit.broker.land import until
 from tests.unit.client.clients import Realm

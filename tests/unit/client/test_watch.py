@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from bucketq.broker.election import Sign
+from bucketq.broker.takeover import Sign
 from bucketq.client.client_connection import ClientConnection
 from bucketq.client.discovery import ObjectFinder
 from bucketq.errors import AccessDeniedError, UnavailableError

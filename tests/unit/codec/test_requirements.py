@@ -11,7 +11,7 @@ import pytest
 
 from bucketq.codec import Document, decode, read_heading
 from bucketq.errors import CorruptStateError, NewerFormatError
-from bucketq.model.indexes.segments import SegmentRecord
+from bucketq.model.segments import SegmentRecord
 from tests.unit.codec.objects import NOW, WHERE, content_of, job, rest_of, small_state, stamped
 
 ENTRY: dict[str, Any] = {

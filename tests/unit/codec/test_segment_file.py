@@ -25,7 +25,7 @@ from bucketq.codec.segment_file import (
     split_rows,
 )
 from bucketq.errors import CorruptStateError
-from bucketq.model.indexes.segments import (
+from bucketq.model.segments import (
     Block,
     Gone,
     Line,

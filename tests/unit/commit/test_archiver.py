@@ -17,7 +17,7 @@ from bucketq.commit.objects.register import Register
 from bucketq.commit.upkeep import archiver
 from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError
 from bucketq.model.operations import Outbox, Request
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing import Faults, SimulatedClock, SimulatedStore, VirtualLoop, run
 from bucketq.testing.simulated_clock import EPOCH

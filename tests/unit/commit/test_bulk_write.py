@@ -19,9 +19,9 @@ from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
 from bucketq.errors import CorruptStateError, RejectedError
 from bucketq.model.base import NewJob
-from bucketq.model.indexes.segments import SegmentRecord
 from bucketq.model.operations import Request
 from bucketq.model.reservations import RenewReservation
+from bucketq.model.segments import SegmentRecord
 from bucketq.testing import SimulatedClock, VirtualLoop, run
 from tests.unit.commit.test_deep_queues import KEY, Deep
 

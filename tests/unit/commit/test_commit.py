@@ -18,7 +18,7 @@ from bucketq.errors import (
 )
 from bucketq.model.job_ids import JobId
 from bucketq.model.state import RING_LENGTH
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from tests.unit.commit.worlds import (
     Fault,
     Gate,

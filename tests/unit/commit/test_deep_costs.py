@@ -8,7 +8,7 @@ import pytest
 
 import bucketq
 from bucketq.client.connect_arguments import Mode
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.store.memory import MemoryStore
 
 JOBS = 12_000

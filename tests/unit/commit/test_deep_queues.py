@@ -19,7 +19,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.state import State
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 

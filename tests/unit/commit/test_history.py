@@ -26,7 +26,7 @@ from bucketq.model.operations import Snapshot
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from bucketq.queue.change import Change
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 from simulator.segment_invariants import segment_key

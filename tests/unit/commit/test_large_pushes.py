@@ -14,7 +14,7 @@ from bucketq.commit.group import GroupCommitter
 from bucketq.errors import QueueFullError, StoreRefusedError, UnavailableError
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Push, Request
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing import VirtualLoop, run
 from tests.unit.commit.test_deep_queues import KEY, QUEUES, Deep

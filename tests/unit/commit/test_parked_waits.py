@@ -12,7 +12,7 @@ from bucketq.errors import ClosedError, JobNotFoundError
 from bucketq.model import transitions
 from bucketq.model.operations import Archived
 from bucketq.model.results import Wait
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from tests.unit.commit.worlds import Gate, World, settle, start, virtual
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bucketq.codec import segment_index
 from bucketq.commit.objects import segment_cache
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from tests.unit.commit.worlds import World, virtual
 
 JOBS = 300

@@ -13,13 +13,13 @@ from bucketq.codec import segment_file, segment_index
 from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import EncodedSegment, encode_segment, row_of, sort_rows
 from bucketq.commit.objects import segment_cache
-from bucketq.commit.objects.segment_cache import SegmentParts
+from bucketq.commit.objects.segment_cache import SegmentCache
 from bucketq.errors import CorruptStateError
 from bucketq.model.base import NewJob
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.indexes.segment_reads import DecodedJobs
-from bucketq.model.indexes.segments import Pushed, SegmentRecord, hash_id
 from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segments import Pushed, SegmentRecord, hash_id
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NEWS = {"news": Raw(b"[1.50]")}
@@ -59,7 +59,7 @@ class Storage:
         self.body = encoded.body
         self.record: SegmentRecord = encoded.record(until=5, at=NOW)
         self.reads = 0
-        self.parts = SegmentParts(self.read, "test://queue/segments/")
+        self.parts = SegmentCache(self.read, "test://queue/segments/")
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
         assert segment == self.record.id

@@ -14,7 +14,8 @@ import pytest
 
 from bucketq.clock import SystemClock
 from bucketq.commit.objects.segment_cache import ReadRange
-from bucketq.commit.objects.segment_folder import NamedSegments, ReadNamed, SegmentFolder
+from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.objects.segment_sweep import NamedSegments, ReadNamed
 from bucketq.errors import CorruptStateError, StoreRefusedError, UnavailableError
 from bucketq.store import directories
 from bucketq.store.base import ObjectInfo, ObjectMissingError, ObjectStore

@@ -9,7 +9,7 @@ import pytest
 
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.objects.segment_policy import SegmentPolicy
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.testing import VirtualLoop, run
 from tests.unit.commit.test_deep_queues import QUEUES, Deep
 

@@ -18,7 +18,7 @@ from bucketq.errors import JobNotFoundError
 from bucketq.model.effects import operators
 from bucketq.model.records import Backoff
 from bucketq.queue import queue as queue_module
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 

@@ -10,7 +10,7 @@ import pytest
 
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.objects.register import Register
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.virtual_loop import current_loop

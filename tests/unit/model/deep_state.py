@@ -11,7 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bucketq.codec import Document, decode
-from bucketq.codec.gone_vector import decode_vector, encode_vector, vector_id
+from bucketq.codec.deletion_vector import decode_vector, encode_vector, vector_id
 from bucketq.codec.pushed_rows import class_of_new, pushed_row
 from bucketq.codec.segment_file import (
     EncodedSegment,
@@ -33,7 +33,10 @@ from bucketq.model.effects.segment_changes import class_of
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.segment_reads import DecodedJobs
-from bucketq.model.indexes.segments import (
+from bucketq.model.numbered_batches import Publish
+from bucketq.model.operations import Push, Request
+from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segments import (
     Block,
     Gone,
     Line,
@@ -48,9 +51,6 @@ from bucketq.model.indexes.segments import (
     WrittenRows,
     WrittenSegment,
 )
-from bucketq.model.numbered_batches import Publish
-from bucketq.model.operations import Push, Request
-from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from bucketq.errors import BucketQError, InvalidRequestError, QueueFullError, RejectedError
 from bucketq.model.base import NewJob
 from bucketq.model.effects.operators import is_untidy
-from bucketq.model.indexes.segments import WrittenRows, WrittenSegment
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Claim, Configure, Push, Request, Tidy
 from bucketq.model.reservations import (
@@ -21,6 +20,7 @@ from bucketq.model.reservations import (
     Reserve,
     reservation_of,
 )
+from bucketq.model.segments import WrittenRows, WrittenSegment
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied

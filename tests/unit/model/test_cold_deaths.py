@@ -10,7 +10,6 @@ import pytest
 from bucketq.codec import segment_index
 from bucketq.model.effects import operators
 from bucketq.model.effects.operators import is_cold_untidy, is_untidy
-from bucketq.model.indexes.segments import Block, TidySegments
 from bucketq.model.operations import (
     Claim,
     Configure,
@@ -23,6 +22,7 @@ from bucketq.model.operations import (
     Tidy,
 )
 from bucketq.model.records import AgreedTime
+from bucketq.model.segments import Block, TidySegments
 from bucketq.model.state import State
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import SECRET, START, new_job

@@ -11,8 +11,8 @@ from msgspec import Raw
 from bucketq.codec import Document
 from bucketq.codec.segment_file import decode_jobs, decode_keys
 from bucketq.errors import CorruptStateError
-from bucketq.model.indexes.segments import Merge, Spill
 from bucketq.model.operations import Cancel, Claim, Push, Request
+from bucketq.model.segments import Merge, Spill
 from bucketq.model.state import State
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import SECRET, START, new_job

@@ -12,10 +12,10 @@ from bucketq.codec import segment_index
 from bucketq.errors import KeyConflictError, QueueFullError
 from bucketq.model.effects.operators import is_cold_untidy
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError
-from bucketq.model.indexes.segments import Block, Merge, SpillKeys, TidySegments
 from bucketq.model.job_ids import job_id
 from bucketq.model.operations import Configure, NoteTime, Push, ReadStats, Request, Tidy
 from bucketq.model.records import AgreedTime
+from bucketq.model.segments import Block, Merge, SpillKeys, TidySegments
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from bucketq.errors import LeaseLostError
 from bucketq.model.effects.operators import is_cold_untidy
 from bucketq.model.effects.pushes import may_grant
-from bucketq.model.indexes.segments import (
+from bucketq.model.numbered_batches import Publish
+from bucketq.model.operations import List, Push, ReadStats, Request, Tidy
+from bucketq.model.segments import (
     Merge,
     NameVector,
     SegmentClass,
@@ -21,8 +23,6 @@ from bucketq.model.indexes.segments import (
     SpillKeys,
     TidySegments,
 )
-from bucketq.model.numbered_batches import Publish
-from bucketq.model.operations import List, Push, ReadStats, Request, Tidy
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 from tests.unit.model.deep_state import DeepState

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, KeyConflictError, QueueFullError
 from bucketq.model.base import NewJob
 from bucketq.model.effects.pushes import may_grant
-from bucketq.model.indexes.segments import Merge
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Cancel, Claim, Complete, Configure, List, Push, Request
+from bucketq.model.segments import Merge
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied
 from tests.unit.model.deep_state import DeepState

@@ -7,7 +7,6 @@ import pytest
 from bucketq.codec import segment_index
 from bucketq.errors import InvalidRequestError, JobNotFoundError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
-from bucketq.model.indexes.segments import Block
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -21,6 +20,7 @@ from bucketq.model.operations import (
 )
 from bucketq.model.records import BrokerRecord
 from bucketq.model.results import Wait
+from bucketq.model.segments import Block
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import START, Driver

@@ -8,8 +8,8 @@ import pytest
 
 from bucketq.codec import segment_index
 from bucketq.model.effects import reads
-from bucketq.model.indexes.segments import Block, Spill
 from bucketq.model.operations import Cancel, Claim, Fail, List, Page, Push, Request
+from bucketq.model.segments import Block, Spill
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState

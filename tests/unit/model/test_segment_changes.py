@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bucketq.errors import QueueFullError, RejectedError
-from bucketq.model.indexes.segments import ForgetFormer, Merge, NameVector, Spill
 from bucketq.model.operations import Cancel, Claim, Configure, Push, Request
+from bucketq.model.segments import ForgetFormer, Merge, NameVector, Spill
 from bucketq.model.state import State
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import SECRET, START, new_job

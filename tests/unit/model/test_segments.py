@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketq.model.indexes.segments import Gone
+from bucketq.model.segments import Gone
 
 positions = st.lists(st.integers(0, 60), unique=True)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bucketq.queue import queue as queue_module
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from tests.unit.commit.worlds import World, virtual
 

@@ -9,10 +9,10 @@ import pytest
 
 from bucketq.model.numbered_batches import BatchState, ConsumerRecord
 from simulator.batch_invariants import ConsumerTracker
-from simulator.call_history import CallHistory, RecordedCall
+from simulator.call_log import CallLog, RecordedCall
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-NO_HISTORY = cast("CallHistory", None)
+NO_HISTORY = cast("CallLog", None)
 
 
 def consumer(epoch: int, batch: int = 0, *jobs: str) -> ConsumerRecord:

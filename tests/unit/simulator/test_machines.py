@@ -5,7 +5,7 @@ import asyncio
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.broker_invariants import BrokerTracker
-from simulator.call_history import CallHistory
+from simulator.call_log import CallLog
 from simulator.machines import Machine, SimulatedLock
 from simulator.simulated_network import SimulatedNetwork
 from simulator.watched_store import WatchedStore
@@ -57,7 +57,7 @@ def test_a_released_lock_can_be_taken_and_only_its_holder_releases_it() -> None:
 
 def test_brokers_begin_with_no_takeover() -> None:
     async def main(loop: VirtualLoop) -> tuple[list[object], set[str]]:
-        history = CallHistory(loop, WatchedStore(loop), "queue.json")
+        history = CallLog(loop, WatchedStore(loop), "queue.json")
         return [*BrokerTracker().takeovers], history.leaders
 
     assert run(main) == ([], set())

@@ -17,7 +17,7 @@ from bucketq.model.operations import LeaseRef, Pulse
 from bucketq.model.records import Backoff
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from tests.unit.commit.worlds import Effect, Fault, World, slowly, virtual
 from tests.unit.worker.engine_harness import (
     FaultyQueue,

@@ -17,7 +17,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.queue.job import Job
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.virtual_loop import current_loop

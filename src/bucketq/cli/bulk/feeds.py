@@ -26,7 +26,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.operations import Snapshot
 from bucketq.model.records import Backoff, JobRecord
 from bucketq.model.settings import Settings
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 
 # Bounds the memory of reading a file of any size.
 _CHUNK_BYTES = 1024 * 1024
@@ -244,7 +244,7 @@ class QueueFeed(Feed):
 def check_item(name: str, item: Item, settings: Settings) -> NewJob:
     """Raise ``InvalidRequestError`` if the queue would reject the job; return it as pushed."""
     spec, payload = item.spec, item.spec.payload
-    # Spelled out: several times as fast as ``queue.new_jobs``, and the payload is JSON already.
+    # Spelled out: several times as fast as ``queue.push_options``, and the payload is JSON already.
     job = NewJob(
         id=spec.id or "",
         kind=spec.kind,

@@ -23,7 +23,7 @@ from bucketq.codec.segment_file import (
 from bucketq.commit.bulk_write import BulkWrite, Reservation, put_reserved
 from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.history import is_wanted
-from bucketq.model.indexes.segments import SegmentRecord
+from bucketq.model.segments import SegmentRecord
 from bucketq.model.settings import Settings
 from bucketq.store.url import open_store
 

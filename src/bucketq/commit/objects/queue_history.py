@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from bucketq.clock import Clock
 from bucketq.commit.objects.history_folder import HistoryFolder
-from bucketq.commit.objects.segment_folder import NamedSegments, named_by
+from bucketq.commit.objects.segment_sweep import NamedSegments, named_by
 from bucketq.errors import CorruptStateError
 from bucketq.model.state import State
 from bucketq.store.base import ObjectMissingError, ObjectStore

@@ -30,7 +30,7 @@ from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, rea
 from bucketq.commit.objects.pacing import Pacer
 from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.commit.objects.queue_segments import QueueSegments
-from bucketq.commit.objects.segment_folder import NamedSegments, named_by
+from bucketq.commit.objects.segment_sweep import NamedSegments, named_by
 from bucketq.errors import (
     CorruptStateError,
     QueueNotFoundError,

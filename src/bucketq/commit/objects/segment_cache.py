@@ -23,7 +23,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
-from bucketq.codec.gone_vector import decode_vector
+from bucketq.codec.deletion_vector import decode_vector
 from bucketq.codec.segment_file import (
     decode_ids,
     decode_index,
@@ -35,7 +35,8 @@ from bucketq.codec.segment_file import (
 from bucketq.errors import BucketQError, CorruptStateError
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.indexes.segment_reads import DecodedJobs
-from bucketq.model.indexes.segments import (
+from bucketq.model.records import KeyRecord
+from bucketq.model.segments import (
     Block,
     Gone,
     Pushed,
@@ -43,7 +44,6 @@ from bucketq.model.indexes.segments import (
     SegmentIndex,
     SegmentRecord,
 )
-from bucketq.model.records import KeyRecord
 from bucketq.store.base import ObjectMissingError
 
 _log = logging.getLogger("bucketq")
@@ -75,7 +75,7 @@ _Decoded = tuple[Pushed | None, DecodedJobs]
 """Decoded jobs, and what was added to their lines: they are valid only for entries that have it."""
 
 
-class SegmentParts:
+class SegmentCache:
     """The parts of a queue's segments that are in memory."""
 
     def __init__(self, read: ReadRange, where: str) -> None:

@@ -22,23 +22,20 @@ counted or deleted.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import NamedTuple
 
 from bucketq.clock import Clock, new_id
-from bucketq.codec.gone_vector import is_vector_id
+from bucketq.codec.deletion_vector import is_vector_id
 from bucketq.codec.segment_file import is_segment_id
+from bucketq.commit.objects.segment_sweep import ReadNamed, may_delete
 from bucketq.errors import (
     CorruptStateError,
     InvalidRequestError,
     StoreRefusedError,
     UnavailableError,
 )
-from bucketq.model.reservations import reservation_of
-from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (
     ObjectMissingError,
@@ -56,21 +53,6 @@ _PUT_TRIES = 6
 which is made again later."""
 _FIRST_RETRY_S = 0.5
 _LAST_RETRY_S = 8.0
-
-
-class NamedSegments(NamedTuple):
-    """What a version of the queue that was read from the store says about segments."""
-
-    incarnation: str
-    version: int
-    ids: AbstractSet[str]
-    """Every segment that it names."""
-    reservations: AbstractSet[str]
-    """Every reservation that it lists."""
-
-
-ReadNamed = Callable[[], Awaitable[NamedSegments]]
-"""Reads the queue object now, and not from memory."""
 
 
 class SegmentFolder:
@@ -155,24 +137,7 @@ class SegmentFolder:
     async def sweep(self, read_named: ReadNamed) -> int:
         """Delete the segments that no version of the queue can name any more; return how many.
 
-        A segment is deleted if a version was read from the store that
-
-        * is of this incarnation,
-        * is not older than the last version that may introduce the segment (or, if it was put
-          under a reservation, the first version that may list the reservation), and
-        * neither names the segment nor lists its reservation.
-
-        No later version may begin to. This stays true, however long the deletion takes, so no lock
-        is needed, and the order of listing and reading does not matter for safety. Without the
-        second condition the rule would be wrong in either order: a segment is put before the commit
-        that names it, so one that is not named may be named next.
-
-        The queue object is read after the listing. Then nothing is read if nothing is there, and
-        what was dropped during the listing is deleted too. A state in memory is not a proof: its
-        last commit may be lost to one that names the segment.
-
-        Another incarnation in the queue object proves nothing about this one, which may be about to
-        begin: a restore puts its segments before the first version that names them.
+        ``segment_sweep`` has the rule.
 
         Raises:
             UnavailableError: The storage did not answer; sweep again later.
@@ -181,10 +146,12 @@ class SegmentFolder:
         found = [name async for name in self.names()]
         if not found:
             return 0
+        # Read after the listing: nothing is read if nothing is there, and what was dropped during
+        # the listing is deleted too.
         queue = await read_named()
         if queue.incarnation != self._incarnation:
             return 0
-        doomed = [name for name in found if _is_settled(name, queue) and name not in queue.ids]
+        doomed = [name for name in found if may_delete(name, queue)]
         for name in doomed:
             await self._store.delete(self._key(name))
         return len(doomed)
@@ -274,19 +241,3 @@ class SegmentFolder:
                 f"whose keys begin with {self._root}"
             )
             raise StoreRefusedError(message) from error
-
-
-def named_by(state: State) -> NamedSegments:
-    """Return what a version that was just read says about segments."""
-    listed = frozenset(state.reservations.by_id)
-    return NamedSegments(state.incarnation, state.version, state.cold.rows.names(), listed)
-
-
-def _is_settled(segment_id: str, queue: NamedSegments) -> bool:
-    """Whether no version after this one may introduce a segment."""
-    if (reserved := reservation_of(segment_id)) is not None:
-        # It is listed from this version on, until the commit that may name its segments.
-        reservation, version = reserved
-        return queue.version >= version and reservation not in queue.reservations
-    until, _, _ = segment_id.partition("-")
-    return queue.version >= int(until)

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bucketq.clock import Clock
-from bucketq.codec.gone_vector import encode_vector, vector_id
+from bucketq.codec.deletion_vector import encode_vector, vector_id
 from bucketq.codec.segment_file import (
     SEGMENT_BYTES,
     SegmentRow,
@@ -35,14 +35,15 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.register import Register
-from bucketq.commit.objects.segment_folder import NamedSegments
+from bucketq.commit.objects.segment_sweep import NamedSegments
 from bucketq.commit.upkeep.background import BackgroundLoop, before_commit
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import BucketQError
 from bucketq.model.effects.operators import is_cold_untidy
 from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.indexes.cold_segment import Segment
-from bucketq.model.indexes.segments import (
+from bucketq.model.operations import Request
+from bucketq.model.segments import (
     JOB_CLASSES,
     ForgetFormer,
     Merge,
@@ -51,7 +52,6 @@ from bucketq.model.indexes.segments import (
     TidySegments,
     WrittenSegment,
 )
-from bucketq.model.operations import Request
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")

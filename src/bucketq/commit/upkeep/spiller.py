@@ -27,9 +27,9 @@ from bucketq.commit.upkeep.background import BackgroundLoop, before_commit
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import BucketQError
 from bucketq.model.effects.segment_changes import FORMAT, class_of
-from bucketq.model.indexes.segments import SegmentClass, Spill, SpillKeys, WrittenSegment
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord
+from bucketq.model.segments import SegmentClass, Spill, SpillKeys, WrittenSegment
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")

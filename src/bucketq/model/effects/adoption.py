@@ -15,7 +15,6 @@ from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check, history
 from bucketq.model.effects.pushes import check_room, is_published, move_writer
 from bucketq.model.effects.segment_changes import FORMAT
-from bucketq.model.indexes.segments import SegmentRecord, WrittenSegment
 from bucketq.model.operations import Request
 from bucketq.model.reservations import (
     NAME,
@@ -27,6 +26,7 @@ from bucketq.model.reservations import (
     Reserve,
     reservation_of,
 )
+from bucketq.model.segments import SegmentRecord, WrittenSegment
 from bucketq.model.state import State
 
 REQUIRED = "reservations"

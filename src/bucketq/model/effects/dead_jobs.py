@@ -14,8 +14,8 @@ from itertools import islice
 from bucketq.model.indexes.cold_rows import ColdJob, ColdRows, ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.finished_jobs import finished_at
-from bucketq.model.indexes.segments import SegmentIndex
 from bucketq.model.records import JobRecord
+from bucketq.model.segments import SegmentIndex
 from bucketq.model.state import State
 
 _AHEAD = 16

@@ -4,8 +4,8 @@ Each attempt has a new lease, and every report of a worker must show it. A worke
 replaced is rejected with ``LeaseLostError``.
 
 ``expire`` ends a lease, and does not judge when: that is done by the process that writes. A broker
-finds silent workers in ``broker.heartbeats``; without one, processes that claim find them in
-``commit.lease_watch``.
+finds silent workers in ``broker.lease_expiry``; without one, processes that claim find them in
+``commit.direct_lease_expiry``.
 """
 
 from __future__ import annotations

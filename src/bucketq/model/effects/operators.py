@@ -16,9 +16,9 @@ from bucketq.model.effects import timekeeping
 from bucketq.model.effects.dead_jobs import dead_jobs
 from bucketq.model.effects.reads import not_found
 from bucketq.model.indexes.finished_jobs import finished_at
-from bucketq.model.indexes.segments import TidySegments
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
 from bucketq.model.records import JobRecord
+from bucketq.model.segments import TidySegments
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import ForgettableTable, State
 

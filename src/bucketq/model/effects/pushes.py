@@ -25,13 +25,13 @@ from bucketq.errors import (
 from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.effects.segment_changes import name_pushed
-from bucketq.model.indexes.segments import Pushed, WrittenSegment
 from bucketq.model.job_ids import KnownJobId, is_made_by, made_by
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push, Request
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.request_digest import normalized
 from bucketq.model.reservations import Adopt, Reserve
+from bucketq.model.segments import Pushed, WrittenSegment
 from bucketq.model.settings import MIB
 from bucketq.model.state import State
 

@@ -11,11 +11,11 @@ from bucketq.errors import InvalidRequestError, JobNotFoundError, UnavailableErr
 from bucketq.model import check
 from bucketq.model.indexes.cold_rows import ColdRows, ColdRowsNeededError, Place, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
-from bucketq.model.indexes.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import STATUSES, JobRecord, Progress
 from bucketq.model.results import JobEnd, Wait, end_of, news_of
+from bucketq.model.segments import JOB_CLASSES, SegmentClass
 from bucketq.model.state import State
 
 _SCAN_JOBS = 2000

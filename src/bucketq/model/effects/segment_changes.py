@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from bucketq.model.indexes.cold_rows import Place
 from bucketq.model.indexes.cold_segment import Segment
-from bucketq.model.indexes.segments import (
+from bucketq.model.records import JobRecord
+from bucketq.model.segments import (
     ForgetFormer,
     Gone,
     Merge,
@@ -30,7 +31,6 @@ from bucketq.model.indexes.segments import (
     SpillKeys,
     WrittenSegment,
 )
-from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 
 FORMAT = 2

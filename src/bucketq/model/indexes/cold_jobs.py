@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from bucketq.model.indexes.cold_rows import ColdJob, ColdRows, ColdRun, Place, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
-from bucketq.model.indexes.segments import Block, SegmentClass, SegmentIndex, SegmentRecord
 from bucketq.model.indexes.table import Table
 from bucketq.model.records import JobRecord, Status, Unknown
+from bucketq.model.segments import Block, SegmentClass, SegmentIndex, SegmentRecord
 
 _STATUS: dict[SegmentClass, Status] = {"ready": "queued", "later": "queued", "dead": "dead"}
 """The status of the jobs of each class."""

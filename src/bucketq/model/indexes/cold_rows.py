@@ -19,7 +19,8 @@ from typing import Literal, NamedTuple
 from bucketq.errors import UnavailableError
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.segment_reads import NothingRead, SegmentCache
-from bucketq.model.indexes.segments import (
+from bucketq.model.records import JobRecord, KeyRecord, Unknown
+from bucketq.model.segments import (
     JOB_CLASSES,
     Block,
     Gone,
@@ -28,7 +29,6 @@ from bucketq.model.indexes.segments import (
     SegmentRecord,
     hash_id,
 )
-from bucketq.model.records import JobRecord, KeyRecord, Unknown
 
 
 class SegmentPart(NamedTuple):

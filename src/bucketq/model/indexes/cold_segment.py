@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from bucketq.model.indexes.segments import Gone, SegmentIndex, SegmentRecord
+from bucketq.model.segments import Gone, SegmentIndex, SegmentRecord
 
 
 class Segment:

@@ -17,9 +17,9 @@ from operator import attrgetter
 from bucketq.model.indexes.age_index import AgeIndex
 from bucketq.model.indexes.cold_rows import ColdRows
 from bucketq.model.indexes.cold_segment import Segment
-from bucketq.model.indexes.segments import SegmentIndex, SegmentRecord
 from bucketq.model.indexes.table import Table
 from bucketq.model.records import KeyRecord
+from bucketq.model.segments import SegmentIndex, SegmentRecord
 
 _TICK = timedelta(microseconds=1)
 """The shortest time between two moments."""

@@ -9,8 +9,8 @@ from array import array
 from collections.abc import Mapping
 from typing import Protocol
 
-from bucketq.model.indexes.segments import Block, Gone, SegmentIds, SegmentIndex, SegmentRecord
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
+from bucketq.model.segments import Block, Gone, SegmentIds, SegmentIndex, SegmentRecord
 
 DecodedJobs = tuple[list[JobRecord], Mapping[int, Unknown]]
 """Jobs in a row, and by their positions the unknown fields of those that have some."""

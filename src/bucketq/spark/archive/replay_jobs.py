@@ -22,7 +22,7 @@ from msgspec import Raw
 
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.spark.archive.archive_frame import check_range, read_archive
 from bucketq.spark.queue_access import QueueAccess
 from bucketq.spark.registration import register

@@ -30,7 +30,7 @@ from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, InvalidRequestError, RejectedError, UnavailableError
 from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.history import is_wanted
-from bucketq.model.indexes.segments import SegmentRecord
+from bucketq.model.segments import SegmentRecord
 from bucketq.model.settings import Settings
 from bucketq.spark.format_options import WriteOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store

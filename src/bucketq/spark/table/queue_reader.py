@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
 from bucketq.codec import JobLines, read_job_lines
-from bucketq.model.indexes.segments import SegmentRecord
+from bucketq.model.segments import SegmentRecord
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.spark.table.job_schema import JobPartition, read_job_partition

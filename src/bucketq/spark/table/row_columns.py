@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from bucketq.codec.segment_file import EncodedSegment, join_segment
 from bucketq.codec.segment_index import IndexFields, measure_blocks
-from bucketq.model.indexes.segments import HASH_BYTES, SegmentIds
+from bucketq.model.segments import HASH_BYTES, SegmentIds
 
 IntArray = npt.NDArray[np.integer]
 

@@ -24,8 +24,8 @@ from bucketq.clock import SystemClock
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import QueueNotFoundError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRows
-from bucketq.model.indexes.segments import SegmentClass, SegmentIndex, SegmentRecord
 from bucketq.model.records import JobRecord
+from bucketq.model.segments import SegmentClass, SegmentIndex, SegmentRecord
 from bucketq.model.state import State
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.spark.table.job_schema import job_batches

@@ -17,7 +17,7 @@ from bucketq.errors import (
     LeaseLostError,
     UnavailableError,
 )
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.spark.format_options import StreamOptions, stream_options
 from bucketq.spark.stream.micro_batches import POLL_S, MicroBatches

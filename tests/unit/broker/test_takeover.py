@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bucketq.broker.election import DeposedError, Identity, Sign, elect, is_out_of_reach, probe
+from bucketq.broker.takeover import DeposedError, Identity, Sign, elect, is_out_of_reach, probe
 from bucketq.errors import UnavailableError
 from bucketq.model.records import BrokerRecord
 from bucketq.rpc.messages import Hello, Ping, Pong, Role

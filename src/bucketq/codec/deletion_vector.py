@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from bucketq.errors import CorruptStateError
-from bucketq.model.indexes.segments import Gone, Range
+from bucketq.model.segments import Gone, Range
 
 SUFFIX = ".gone"
 _ID = re.compile(r"[0-9]{20}-[0-9a-f]{16}\.gone")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec import Raw
 
-from bucketq.commit.lease_watch import LeaseWatch
+from bucketq.commit.direct_lease_expiry import DirectLeaseExpiry
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Claim, Expire, Heartbeat, LeaseRef, Push, Request
 from bucketq.model.state import State
@@ -25,7 +25,7 @@ class Watched:
         self, jobs: int = 1, wall_error_s: float = 0.0, lease_s: float | None = None
     ) -> None:
         self.state = State(incarnation="test", created_at=BEGAN)
-        self.watch = LeaseWatch()
+        self.watch = DirectLeaseExpiry()
         self.wall_error_s = wall_error_s
         new = tuple(NewJob(id=f"job-{n}", kind="mail", payload=Raw(b"1")) for n in range(jobs))
         self._apply(Push(jobs=new), 0)

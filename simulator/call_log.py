@@ -22,7 +22,7 @@ from bucketq.model.operations import Pulse
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Progress
 from bucketq.queue.job import Job, JobBatch
-from bucketq.queue.new_jobs import JobSpec
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.bulk_actors import BulkPublisher, Position
@@ -66,7 +66,7 @@ class RecordedCall:
 
 
 @dataclass
-class CallHistory:
+class CallLog:
     """All calls of a simulation, in the order in which they began."""
 
     loop: VirtualLoop
@@ -112,7 +112,7 @@ class RecordingQueue:
     """The verbs of a queue; every call is recorded. Payloads are tokens that no two jobs share."""
 
     def __init__(
-        self, history: CallHistory, actor: str, queue: Queue[str], *, reports: bool = False
+        self, history: CallLog, actor: str, queue: Queue[str], *, reports: bool = False
     ) -> None:
         """Record the calls of ``actor``; with ``reports`` heartbeats carry progress."""
         self._reports = reports

@@ -1,4 +1,4 @@
-"""``LeaseWatch``: finds silent workers for processes that claim, if no broker serves the queue.
+"""``DirectLeaseExpiry``: ends leases of silent workers if no broker serves the queue.
 
 A worker is silent when its heartbeats stop changing the object. This process measures that with its
 own monotonic clock, so no two hosts have to agree on the time: a lease is stale when its job was
@@ -30,7 +30,7 @@ _OLDEST_LOOK_S = 10.0
 grace period."""
 
 
-class LeaseWatch:
+class DirectLeaseExpiry:
     """Watches the running jobs of one queue."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""``HeartbeatTracker``: finds silent workers for a broker, which receives all heartbeats.
+"""``LeaseExpiry``: ends leases of silent workers for a broker, which receives all heartbeats.
 
 Only the broker's own monotonic clock counts. The times of heartbeats are kept beside the state,
 survive its reload, and are written into the object as durations, from which a successor continues.
@@ -20,8 +20,8 @@ _STOOD_STILL_S = 2.0
 """Four missed ticks: the process was frozen, and may have missed heartbeats."""
 
 
-class HeartbeatTracker:
-    """Tracks the heartbeats of one queue's workers."""
+class LeaseExpiry:
+    """Tracks the heartbeats of one queue's workers, and says whose leases have expired."""
 
     def __init__(self, now_s: float) -> None:
         """Begin; all times are those of the running loop."""

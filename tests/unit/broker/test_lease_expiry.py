@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bucketq.broker.heartbeats import HeartbeatTracker
+from bucketq.broker.lease_expiry import LeaseExpiry
 from tests.unit.model.driver import Driver
 
 LEASE_S, GRACE_S = 30.0, 15.0
@@ -17,7 +17,7 @@ class Watched:
 
     def __init__(self, jobs: int = 1, lease_s: float | None = None) -> None:
         self.driver = Driver()
-        self.watch = HeartbeatTracker(BEGAN_S)
+        self.watch = LeaseExpiry(BEGAN_S)
         self.driver.push_many(*(f"job-{number}" for number in range(jobs)))
         self.driver.claim(limit=jobs, lease_s=lease_s)
 
@@ -40,7 +40,7 @@ class Watched:
         """Write down what is known, and go on as the next broker, on a host with another clock."""
         self.driver.ok(self.watch.write_down(self.driver.state, BEGAN_S + at_s))
         self.driver.reload()
-        self.watch = HeartbeatTracker(BEGAN_S + at_s)
+        self.watch = LeaseExpiry(BEGAN_S + at_s)
 
 
 def test_a_worker_is_silent_after_a_lease() -> None:
@@ -134,7 +134,7 @@ def test_brokers_that_keep_crashing_still_reclaim() -> None:
     watched.stale_at(0)
     for at_s in range(0, 300, 10):
         if at_s and at_s % 20 == 0:
-            watched.watch = HeartbeatTracker(BEGAN_S + at_s)
+            watched.watch = LeaseExpiry(BEGAN_S + at_s)
             watched.driver.reload()
         if watched.first_stale(at_s, at_s + 9) is not None:
             break

@@ -15,7 +15,7 @@ from bucketq.model.operations import LeaseRef, Pulse
 from bucketq.model.queue_stats import Stats
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job, JobPage
-from simulator.call_history import CallHistory
+from simulator.call_log import CallLog
 
 RunEnd = Literal["returned", "raised", "stopped"]
 
@@ -90,10 +90,10 @@ class EngineRun:
 
 
 @dataclass
-class WorkerHistory:
+class WorkerLog:
     """All engine runs and handler runs of a simulation, in the order in which they began."""
 
-    history: CallHistory
+    history: CallLog
     engine_runs: dict[str, EngineRun] = field(default_factory=dict)
     runs: list[HandlerRun] = field(default_factory=list)
 
@@ -132,7 +132,7 @@ class WorkerHistory:
 class RecordingEngineQueue:
     """The verbs that an engine uses; every call is recorded."""
 
-    def __init__(self, history: CallHistory, engine: str, queue: Any) -> None:
+    def __init__(self, history: CallLog, engine: str, queue: Any) -> None:
         """Record the calls of ``engine``."""
         self._history = history
         self._engine = engine

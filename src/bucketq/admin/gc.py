@@ -1,7 +1,7 @@
 """Deletes segments that a queue no longer needs, when an operator asks for it.
 
 Processes that keep a queue open sweep by themselves, once an hour. This does the same at once, by
-the same rules (``commit.objects.segment_folder``). It also deletes what no process may delete by
+the same rules (``commit.objects.segment_sweep``). It also deletes what no process may delete by
 itself: the segments of an incarnation that never began, because a restore was killed.
 """
 
@@ -14,11 +14,11 @@ from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode, read_tombstone
 from bucketq.commit.objects.queue_history import QueueHistory
-from bucketq.commit.objects.segment_folder import NamedSegments
+from bucketq.commit.objects.segment_sweep import NamedSegments
 from bucketq.errors import InvalidRequestError
 from bucketq.model.history import FEATURE
-from bucketq.model.indexes.segments import ForgetFormer
 from bucketq.model.operations import Request
+from bucketq.model.segments import ForgetFormer
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 
