@@ -11,7 +11,7 @@ import pytest
 
 from bucketq import JobId, Queue
 from bucketq.codec import decode
-from bucketq.commit.objects import segment_cache
+from bucketq.commit.objects import segment_parts
 from bucketq.errors import InvalidRequestError, JobNotFoundError, QueueFullError
 from bucketq.model.operations import Redrive
 from bucketq.queue import queue as queue_module
@@ -155,7 +155,7 @@ async def test_room_counts_what_is_in_segments(queue: Queue[Any]) -> None:
 async def test_a_snapshot_has_every_job_once_although_it_does_not_fit_in_the_cache(
     queue: Queue[Any], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(segment_cache, "ROW_BYTES", 10_000)
+    monkeypatch.setattr(segment_parts, "ROW_BYTES", 10_000)
     await queue.configure(spill_bytes=100_000, max_attempts=1)
     ids: list[str] = []
     for start in range(0, count, count // 4):

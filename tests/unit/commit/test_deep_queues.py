@@ -10,7 +10,7 @@ import pytest
 from bucketq.codec import decode
 from bucketq.commit.direct import DirectCommitter
 from bucketq.commit.group import GroupCommitter
-from bucketq.commit.objects import segment_cache
+from bucketq.commit.objects import segment_parts
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY, SegmentPolicy
 from bucketq.errors import (
@@ -223,8 +223,8 @@ def test_a_segment_that_cannot_be_read_stops_only_its_own_jobs(
 def test_a_snapshot_beside_writes_is_of_one_version(
     queue_type: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_cache, "ROW_BYTES", 1000)
-    monkeypatch.setattr(segment_cache, "_MANY_BLOCKS", 2)
+    monkeypatch.setattr(segment_parts, "ROW_BYTES", 1000)
+    monkeypatch.setattr(segment_parts, "_MANY_BLOCKS", 2)
 
     async def main(loop: VirtualLoop) -> None:
         deep = Deep(loop)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bucketq.codec import segment_index
-from bucketq.commit.objects import segment_cache
+from bucketq.commit.objects import segment_parts
 from bucketq.queue.push_options import JobSpec
 from tests.unit.commit.worlds import World, virtual
 
@@ -19,7 +19,7 @@ async def test_jobs_of_several_priorities_and_kinds_that_share_blocks_are_all_cl
     world = World()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_index, "BLOCK_BYTES", 2000)
-        patch.setattr(segment_cache, "ROW_BYTES", 3000)  # Of which one fits in memory.
+        patch.setattr(segment_parts, "ROW_BYTES", 3000)  # Of which one fits in memory.
         async with world.embedded() as queue:
             await queue.configure(spill_bytes=300)
             await queue.push_many(

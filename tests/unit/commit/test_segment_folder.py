@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bucketq.clock import SystemClock
-from bucketq.commit.objects.segment_cache import ReadRange
 from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.objects.segment_parts import ReadRange
 from bucketq.commit.objects.segment_sweep import NamedSegments, ReadNamed
 from bucketq.errors import CorruptStateError, StoreRefusedError, UnavailableError
 from bucketq.store import directories

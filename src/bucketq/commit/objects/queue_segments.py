@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Collection
 from bucketq.clock import Clock
 from bucketq.codec.segment_file import complete_lines
 from bucketq.commit.objects.history_folder import HistoryFolder
-from bucketq.commit.objects.segment_cache import SegmentCache
 from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.objects.segment_parts import SegmentParts
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY
 from bucketq.commit.objects.segment_sweep import NamedSegments
 from bucketq.errors import CorruptStateError, UnavailableError
@@ -52,7 +52,7 @@ class QueueSegments:
         self._clock = clock
         self._incarnation = ""
         self._folder: SegmentFolder | None = None
-        self._parts: SegmentCache | None = None
+        self._parts: SegmentParts | None = None
 
     @property
     def folder(self) -> SegmentFolder:
@@ -63,7 +63,7 @@ class QueueSegments:
         return self._folder
 
     @property
-    def parts(self) -> SegmentCache:
+    def parts(self) -> SegmentParts:
         """What was read of them."""
         if self._parts is None:
             message = f"the queue {self._where} was not read yet"
@@ -77,7 +77,7 @@ class QueueSegments:
             self._folder = SegmentFolder(
                 self._store, self._key, state.incarnation, self._where, self._clock
             )
-            self._parts = SegmentCache(self._folder.read, self._folder.address)
+            self._parts = SegmentParts(self._folder.read, self._folder.address)
         self._parts.keep(state.cold.rows.segments)
         state.cold.rows.cache = self._parts
 

@@ -1,6 +1,6 @@
 """What the model asks of the parts of segments that were read: the ``SegmentCache`` protocol.
 
-``commit.objects.segment_cache`` implements it. A state that was just decoded has ``NothingRead``.
+``commit.objects.segment_parts`` implements it. A state that was just decoded has ``NothingRead``.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ _Decoded = tuple[Pushed | None, DecodedJobs]
 """Decoded jobs, and what was added to their lines: they are valid only for entries that have it."""
 
 
-class SegmentCache:
+class SegmentParts:
     """The parts of a queue's segments that are in memory."""
 
     def __init__(self, read: ReadRange, where: str) -> None:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from bucketq.codec import segment_file, segment_index
 from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import EncodedSegment, encode_segment, row_of, sort_rows
-from bucketq.commit.objects import segment_cache
-from bucketq.commit.objects.segment_cache import SegmentCache
+from bucketq.commit.objects import segment_parts
+from bucketq.commit.objects.segment_parts import SegmentParts
 from bucketq.errors import CorruptStateError
 from bucketq.model.base import NewJob
 from bucketq.model.indexes.cold_rows import SegmentPart
@@ -59,7 +59,7 @@ class Storage:
         self.body = encoded.body
         self.record: SegmentRecord = encoded.record(until=5, at=NOW)
         self.reads = 0
-        self.parts = SegmentCache(self.read, "test://queue/segments/")
+        self.parts = SegmentParts(self.read, "test://queue/segments/")
 
     async def read(self, segment: str, offset: int, length: int) -> bytes:
         assert segment == self.record.id
@@ -151,8 +151,8 @@ async def test_a_damaged_part_is_refused_with_its_segment() -> None:
 async def test_many_held_blocks_are_decoded_ahead_and_kept_until_they_are_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segment_cache, "_MANY_BLOCKS", 2)
-    monkeypatch.setattr(segment_cache, "_DECODED_BLOCKS", 1)
+    monkeypatch.setattr(segment_parts, "_MANY_BLOCKS", 2)
+    monkeypatch.setattr(segment_parts, "_DECODED_BLOCKS", 1)
     storage = Storage(jobs())
     record, parts = storage.record, storage.parts
     await parts.fetch([SegmentPart(record, "index")])
@@ -166,7 +166,7 @@ async def test_many_held_blocks_are_decoded_ahead_and_kept_until_they_are_releas
         decoded.append(start)
         return segment_file.decode_jobs(lines, start, where, pushed)
 
-    monkeypatch.setattr(segment_cache, "decode_jobs", decode)
+    monkeypatch.setattr(segment_parts, "decode_jobs", decode)
 
     def read() -> list[str]:
         found = [parts.jobs(record, block, block.start, block.stop) for block in index.blocks]
@@ -196,7 +196,7 @@ async def test_rows_of_a_push_are_decoded_again_for_an_entry_with_another_base(
     monkeypatch: pytest.MonkeyPatch, many_blocks: int
 ) -> None:
     """Its commit was lost, and the same segment is named by the next one."""
-    monkeypatch.setattr(segment_cache, "_MANY_BLOCKS", many_blocks)
+    monkeypatch.setattr(segment_parts, "_MANY_BLOCKS", many_blocks)
     new = [NewJob(id=f"j{n}", kind="a", payload=Raw(b"%d" % n)) for n in range(9)]
     storage = Storage(encode_segment("ready", [pushed_row(job, n) for n, job in enumerate(new)]))
     parts = storage.parts
