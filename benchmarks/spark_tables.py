@@ -1,7 +1,8 @@
 """Tables of bucketq beside files of plain Spark: the rows ``sink``, ``jobs`` and ``archive``.
 
 * *Sink*: rows that are pushed in one commit, with payloads that are structs or JSON as text,
-  beside the same rows written as JSON files.
+  beside the same rows written as JSON files. The row *drop* is a Python data source that is sent
+  the same rows and does nothing with them: no data source in Python can be faster.
 * *Jobs*: a snapshot of a queue, all columns of it, beside ``spark.read.json`` of the same rows.
 * *Archive*: an archive of a few hours, all columns and each job once, beside ``spark.read.json``
   of the same rows.
@@ -18,10 +19,13 @@ from itertools import count
 from pathlib import Path
 from shutil import rmtree
 
+import pyarrow as pa
 from benchmarks.spark_finished import FINISHED, fill_archive
 from benchmarks.spark_rows import Bench, Part, Row, rated
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.functions import to_json
+from pyspark.sql.types import StructType
 
 import bucketq
 
@@ -56,9 +60,34 @@ def read_all(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
+class Drop(DataSource):
+    """A data source that reads what is written to it, and keeps nothing."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of its format."""
+        return "drop"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DropWriter:  # noqa: FBT001 - Spark's
+        """Return the writer of a frame."""
+        del schema, overwrite
+        return DropWriter()
+
+
+class DropWriter(DataSourceArrowWriter):
+    """Reads the rows of each task."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Read them."""
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
 def measure_sink(bench: Bench) -> Iterator[Row]:
     """Push in bulk."""
     numbers = count()
+    bench.spark.dataSource.register(Drop)
     structs = rows_of(bench.spark, bench.jobs)
     texts = structs.withColumn("payload", to_json("payload"))
     for name, frame in (("structs", structs), ("texts", texts)):
@@ -73,6 +102,11 @@ def measure_sink(bench: Bench) -> Iterator[Row]:
             frame.write.json(str(folder))
             rmtree(folder)
 
+        def drop(frame: DataFrame = frame) -> None:
+            frame.write.format(Drop.name()).mode("append").save()
+
+        drop_s, plain_s = bench.beside(drop, plain)
+        yield rated(f"drop {bench.jobs:,} {name}", bench.jobs, drop_s, plain_s, None)
         ours_s, plain_s = bench.beside(ours, plain)
         yield rated(f"push {bench.jobs:,} {name}", bench.jobs, ours_s, plain_s, SINK_AIM)
 

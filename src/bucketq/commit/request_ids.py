@@ -74,6 +74,10 @@ class RequestId(Struct, frozen=True):
         """The ids of all jobs that it pushes, in order."""
         return job_ids.job_ids(self._time, self.session, self.number)
 
+    def joined_job_ids(self, start: int, count: int) -> bytes:
+        """Some of these ids, joined; ``start`` is the index of the first."""
+        return job_ids.joined_ids(self._time, self.session, self.number, start, count)
+
     @property
     def _time(self) -> str:
         """The first letters of the ids."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bucketq.clock import SystemClock
 from bucketq.commit.request_ids import RequestId, RequestIds, parse_token, token_of
@@ -80,6 +83,14 @@ def test_job_ids_begin_with_the_time_of_their_push_like_ulids() -> None:
     for request, at in ((first, clock.time - timedelta(hours=3)), (second, clock.time)):
         for job_id in (request.job_id(5), next(request.job_ids())):
             assert int(time_of(job_id).timestamp() * 1000) == int(at.timestamp() * 1000)
+
+
+@given(st.integers(0, 2**16), st.integers(0, 5000), st.integers(0, 2500))
+def test_ids_made_together_are_those_made_one_by_one(number: int, start: int, count: int) -> None:
+    request = RequestId(SESSION, number)
+    ids = [request.job_id(index) for index in range(start, start + count)]
+    assert request.joined_job_ids(start, count).decode() == "".join(ids)
+    assert [*islice(request.job_ids(), start, start + count)] == ids
 
 
 def test_a_retry_pushes_the_same_ids_however_late_it_comes() -> None:

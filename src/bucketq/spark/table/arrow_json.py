@@ -7,40 +7,53 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketq.spark.table.row_columns import TEXT, join_texts, text_of
+from bucketq.spark.table.row_columns import TEXT, TextPart, join_texts, text_of
 
 _NULL = pa.scalar(b"null", TEXT)
 _SPACE, _QUOTE, _BACKSLASH = b' "\\'
 
 
-def json_of(column: pa.Array) -> pa.LargeBinaryArray | None:
+def json_parts(column: pa.Array) -> list[TextPart] | None:
     """Return the JSON of each value, as msgspec encodes it; None: this column needs msgspec.
 
     It has whole numbers, booleans, and texts of which none has letters that JSON escapes, or
-    structs of these.
+    structs of these. The parts are to be joined row by row: they become parts of longer lines, and
+    are copied once.
     """
     kind = column.type
     if pa.types.is_struct(kind):
-        return _objects(column)
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return pc.fill_null(column.cast(pa.string()).cast(TEXT), _NULL)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        texts = column.cast(TEXT)
-        letters = np.frombuffer(text_of(texts), np.uint8)
-        if (letters < _SPACE).any() or (letters == _QUOTE).any() or (letters == _BACKSLASH).any():
-            return None
-        return pc.fill_null(join_texts(b'"', texts, b'"'), _NULL)
-    return None
+        parts = _object_parts(column)
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return [pc.fill_null(column.cast(pa.string()).cast(TEXT), _NULL)]
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        parts = _text_parts(column)
+    else:
+        return None
+    if parts is None or not column.null_count:
+        return parts
+    return [pc.if_else(column.is_valid(), join_texts(*parts), _NULL)]
 
 
-def _objects(column: pa.StructArray) -> pa.LargeBinaryArray | None:
+def _text_parts(column: pa.Array) -> list[TextPart] | None:
+    texts = column.cast(TEXT)
+    letters = np.frombuffer(text_of(texts), np.uint8)
+    if (letters < _SPACE).any() or (letters == _QUOTE).any() or (letters == _BACKSLASH).any():
+        return None
+    try:
+        column.validate(full=True)  # It may not be UTF-8: Spark makes a text of any bytes.
+    except pa.ArrowInvalid:
+        return None
+    return [b'"', texts, b'"']
+
+
+def _object_parts(column: pa.StructArray) -> list[TextPart] | None:
     names = [field.name for field in column.type]
     if not names or len(set(names)) < len(names):
         return None
-    parts: list[bytes | pa.LargeBinaryArray] = []
+    parts: list[TextPart] = []
     for name, values in zip(names, column.flatten(), strict=True):
-        found = json_of(values)
+        found = json_parts(values)
         if found is None:
             return None
-        parts += [b"," if parts else b"{", msgspec.json.encode(name) + b":", found]
-    return pc.if_else(column.is_valid(), join_texts(*parts, b"}"), _NULL)
+        parts += [b"," if parts else b"{", msgspec.json.encode(name), b":", *found]
+    return [*parts, b"}"]

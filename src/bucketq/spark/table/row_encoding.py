@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from io import BytesIO
-from itertools import islice, repeat
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -29,9 +29,17 @@ from bucketq.model.base import NewJob
 from bucketq.model.records import Encoding
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
-from bucketq.spark.table.arrow_json import json_of
+from bucketq.spark.table.arrow_json import json_parts
 from bucketq.spark.table.arrow_values import in_utc, values_of
-from bucketq.spark.table.row_columns import TEXT, IntArray, RowColumns, join_texts, text_of
+from bucketq.spark.table.row_columns import (
+    TEXT,
+    IntArray,
+    RowColumns,
+    TextPart,
+    join_texts,
+    sizes_of,
+    text_of,
+)
 from bucketq.spark.table.write_columns import WriteColumns
 
 _ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
@@ -74,19 +82,19 @@ def encode_batches(
     partition: int,
 ) -> Iterator[RowColumns]:
     """Encode the rows of a partition, batch by batch. Raises as ``encode_rows``."""
-    ids, number = RequestId(_session(write_id), partition).job_ids(), 0
+    request, number = RequestId(_session(write_id), partition), 0
     for each in batches:
         # One for every row, also if it has its own: a row's id must not depend on other rows.
-        some, batch = list(islice(ids, each.num_rows)), in_utc(each)
-        encoded = encode_fast(batch, columns, settings, some)
+        ids, batch = _made_ids(request, number, each.num_rows), in_utc(each)
+        encoded = encode_fast(batch, columns, settings, ids)
         if encoded is None:
-            encoded = encode_each(batch, columns, settings, some, (number, partition))
-        number += len(some)
+            encoded = encode_each(batch, columns, settings, ids, (number, partition))
+        number += each.num_rows
         yield encoded
 
 
 def encode_fast(
-    batch: pa.RecordBatch, columns: WriteColumns, settings: Settings, ids: list[str]
+    batch: pa.RecordBatch, columns: WriteColumns, settings: Settings, ids: pa.LargeBinaryArray
 ) -> RowColumns | None:
     """Encode rows of a kind, a payload and perhaps a priority, as most are, column by column.
 
@@ -99,13 +107,12 @@ def encode_fast(
     try:
         kinds = _kinds(batch, columns)
         priorities = _priorities(batch, columns)
-        bodies, sizes = _checked_payloads(batch, columns, settings.max_payload_bytes)
+        payload, sizes = _checked_payloads(batch, columns, settings.max_payload_bytes)
     except RejectedError:
         return None
     # Ids and kinds have no characters that JSON escapes.
-    made = pa.array(ids, pa.large_string()).cast(TEXT)
     openings = join_texts(
-        b'{"id":"', made, b'","kind":"', kinds.cast(TEXT), b'","payload":', bodies
+        b'{"id":"', ids, b'","kind":"', kinds.cast(TEXT), b'","payload":', *payload
     )
     if priorities.any():
         numbers = join_texts(b',"priority":', pa.array(priorities).cast(pa.string()).cast(TEXT))
@@ -118,7 +125,7 @@ def encode_each(
     batch: pa.RecordBatch,
     columns: WriteColumns,
     settings: Settings,
-    ids: list[str],
+    ids: pa.LargeBinaryArray,
     place: tuple[int, int],
 ) -> RowColumns:
     """Encode rows one by one; ``place`` is the number of the first, and its partition."""
@@ -126,7 +133,7 @@ def encode_each(
     jobs: list[NewJob] = []
     sizes: list[int] = []
     try:
-        for job in _jobs(batch, columns, ids):
+        for job in _jobs(batch, columns, ids.cast(pa.large_string()).to_pylist()):
             sizes.append(check.new_job(job, settings))
             jobs.append(job)
     except RejectedError as error:
@@ -134,7 +141,7 @@ def encode_each(
         message = f"row {row} of partition {partition} cannot be pushed: {error}"
         raise type(error)(message) from None
     return RowColumns(
-        [job.id for job in jobs],
+        pa.array([job.id for job in jobs], pa.large_string()).cast(TEXT),
         pa.array([job.kind for job in jobs], pa.large_string()),
         np.array([job.priority for job in jobs], np.int64),
         pa.array([line[:-1] for line in _encode_lines(jobs).splitlines()], TEXT),
@@ -150,6 +157,13 @@ def lines_of(rows: RowColumns) -> bytes:
 def decode_rows(body: bytes) -> Iterator[NewJob]:
     """Decode staged lines one by one, because there may be very many."""
     return map(_decode, BytesIO(body))
+
+
+def _made_ids(request: RequestId, start: int, count: int) -> pa.LargeBinaryArray:
+    ends = np.arange(count + 1, dtype=np.int64) * _ID_LENGTH
+    joined = request.joined_job_ids(start, count)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(joined)]
+    return pa.LargeBinaryArray.from_buffers(TEXT, count, buffers)
 
 
 def _session(write_id: str) -> str:
@@ -195,31 +209,34 @@ def _priorities(batch: pa.RecordBatch, columns: WriteColumns) -> IntArray:
 
 def _checked_payloads(
     batch: pa.RecordBatch, columns: WriteColumns, limit: int
-) -> tuple[pa.LargeBinaryArray, IntArray]:
+) -> tuple[list[TextPart], IntArray]:
     """Return payloads that were checked, and their sizes. Raises ``RejectedError`` if one is bad.
 
     All are checked at once; one by one only if that finds something, which may just be a line
-    feed that does no harm.
+    feed that does no harm. What was made of columns can only be too large: a schema that is too
+    deep was rejected.
     """
-    texts = _texts(batch, columns)
+    column = _payload_column(batch, columns)
+    if columns.form == "value" and (parts := json_parts(column)) is not None:
+        sizes = sizes_of(parts)
+        if sizes.max(initial=0) <= limit:
+            return parts, sizes
+    texts = _texts(column, columns)
     if texts is None or not are_json_lines(texts, limit):
         raws = [raw for raw, _ in _payloads(batch, columns)]
         for raw in raws:
             check.body(raw, "payload", "max_payload_bytes", limit)
         texts = pa.array(list(map(bytes, raws)), TEXT)
-    return texts, pc.binary_length(texts).to_numpy(zero_copy_only=False)
+    return [texts], sizes_of([texts])
 
 
-def _texts(batch: pa.RecordBatch, columns: WriteColumns) -> pa.LargeBinaryArray | None:
+def _texts(column: pa.Array, columns: WriteColumns) -> pa.LargeBinaryArray | None:
     """Return payloads as they would be if all are well; None: they have to be encoded one by one.
 
     msgspec encodes NaN and infinity as null, which is wrong.
     """
-    column = _payload_column(batch, columns)
     if columns.form == "json":
         return pc.fill_null(column.cast(TEXT), _NULL)
-    if (texts := json_of(column)) is not None:
-        return texts
     try:
         whole = _encode_lines(values_of(column))
     except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError):

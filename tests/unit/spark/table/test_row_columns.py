@@ -83,7 +83,7 @@ def test_rows_are_cut_into_segments_whatever_the_batches(
 ) -> None:
     def made(some: range) -> RowColumns:
         return RowColumns(
-            [f"id-{place}" for place in some],
+            pa.array([b"id-%d" % place for place in some], pa.large_binary()),
             pa.array(["k"] * len(some), pa.large_string()),
             np.zeros(len(some), np.int64),
             pa.array([b"x" * lengths[place] for place in some], pa.large_binary()),
@@ -93,9 +93,9 @@ def test_rows_are_cut_into_segments_whatever_the_batches(
     count, limit_bytes = len(lengths), 150
     marks = sorted({0, count, *data.draw(st.lists(st.integers(0, count), max_size=4))})
     batches = [made(range(start, stop)) for start, stop in pairwise(marks)]
-    found = [each.ids for each in cut_rows(batches, limit_bytes)]
-    assert found == [each.ids for each in cut_rows([made(range(count))], limit_bytes)]
-    assert [*chain.from_iterable(found)] == [f"id-{place}" for place in range(count)]
+    found = [each.ids.to_pylist() for each in cut_rows(batches, limit_bytes)]
+    assert found == [each.ids.to_pylist() for each in cut_rows([made(range(count))], limit_bytes)]
+    assert [*chain.from_iterable(found)] == [b"id-%d" % place for place in range(count)]
     for each in cut_rows(batches, limit_bytes):
         assert len(each) == 1 or len(encode_columns(each).body.partition(b'\n"')[0]) <= limit_bytes
 

@@ -265,8 +265,12 @@ PLAIN = st.lists(
 
 
 def read(rows: RowColumns) -> tuple[list[Any], ...]:
-    columns = (rows.kinds, rows.priorities, rows.openings, rows.sizes)
-    return (rows.ids, *(column.tolist() for column in columns))
+    columns = (rows.ids, rows.kinds, rows.priorities, rows.openings, rows.sizes)
+    return tuple(column.tolist() for column in columns)
+
+
+def made_ids(count: int) -> pa.LargeBinaryArray:
+    return pa.array([b"id-%d" % number for number in range(count)], pa.large_binary())
 
 
 @given(PLAIN)
@@ -278,7 +282,7 @@ def test_the_fast_encoding_equals_that_of_single_rows(
         pa.array(texts, pa.string()), pa.array(kinds, pa.string()), pa.array(priorities, pa.int64())
     )
     meaning, settings = columns("json", "kind", "priority"), Settings(max_payload_bytes=100)
-    ids = [f"id-{number}" for number in range(len(rows))]
+    ids = made_ids(len(rows))
     plain = encode_fast(given_rows, meaning, settings, ids)
     if plain is None:
         with pytest.raises(BucketQError, match=r"row .* of partition 4 cannot be pushed"):
@@ -304,7 +308,7 @@ def test_the_fast_encoding_of_values_equals_that_of_single_rows(
     if not has_floats:
         del fields["x"]
     given_rows = batch(pa.array(values, pa.struct(fields)))
-    ids = [f"id-{number}" for number in range(len(values))]
+    ids = made_ids(len(values))
     plain = encode_fast(given_rows, columns("value"), Settings(), ids)
     if plain is None:
         with pytest.raises(PayloadError, match="NaN or infinity"):
@@ -312,6 +316,15 @@ def test_the_fast_encoding_of_values_equals_that_of_single_rows(
     else:
         each = encode_each(given_rows, columns("value"), Settings(), ids, (0, 4))
         assert read(plain) == read(each)
+
+
+def test_a_value_that_is_too_large_is_named() -> None:
+    rows = batch(pa.array([{"a": "x" * 10}, {"a": "x" * 11}]))
+    meaning, ids, settings = columns("value"), made_ids(2), Settings(max_payload_bytes=18)
+    assert encode_fast(rows[:1], meaning, settings, ids[:1]) is not None
+    assert encode_fast(rows, meaning, settings, ids) is None
+    with pytest.raises(PayloadTooLargeError, match=r"row 1 of partition 4 cannot be pushed"):
+        encode_each(rows, meaning, settings, ids, (0, 4))
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
@@ -344,9 +357,9 @@ def test_texts_that_are_json_only_together_are_noticed(texts: list[str | bytes])
 def test_rows_with_more_fields_are_not_encoded_fast() -> None:
     for name, more in (("key", pa.array(["k"])), ("id", pa.array(["mine"]))):
         rows = batch(pa.array(["1"]), more)
-        assert encode_fast(rows, columns("json", name), Settings(), ["made"]) is None
+        assert encode_fast(rows, columns("json", name), Settings(), made_ids(1)) is None
     raw = batch(pa.array([b"x"]))
-    assert encode_fast(raw, columns("bytes"), Settings(), ["made"]) is None
+    assert encode_fast(raw, columns("bytes"), Settings(), made_ids(1)) is None
 
 
 def test_a_bad_row_is_named_by_its_number_in_the_partition() -> None:
