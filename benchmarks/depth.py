@@ -5,8 +5,10 @@ SeaweedFS. ``--depths 0 10000000`` chooses others, and ``--old`` measures the la
 segments, in which every commit writes the whole queue.
 
 Each line is one depth, with a queue and a process of its own. The process opens the queue and
-claims a job (``open``), and commits pushes one after the other, in turns with a bare PUT of an
-object of the same size (``commit``, ``PUT``).
+claims a job (``open``), and pushes jobs one after the other, in turns with a bare PUT of an object
+of the same size. ``push`` is what the caller waits; ``commit`` is the part of it in which the
+queue is encoded and written, which is all that could depend on the depth; and ``ratio`` is how many
+times the bare ``PUT`` that is.
 
 Then 64 callers push, claim and complete (``cycles/s``). A machine is not equally fast for minutes,
 so the depths take turns: all have a round of a few seconds, then all have the next one. What is
@@ -43,6 +45,7 @@ from benchmarks.counting_store import CountingStore
 from msgspec import Struct
 
 import bucketq
+from bucketq.commit.group import GroupCommitter
 from bucketq.queue.queue import Queue
 from bucketq.store.url import open_store
 from tests.servers import seaweedfs
@@ -62,10 +65,11 @@ PUT_PRICE = 5.0 / 1_000_000
 GET_PRICE = 0.4 / 1_000_000
 """Dollars for a request, at the list prices of a large provider (S3 Standard, us-east-1, 2026);
 PUT, LIST and DELETE as PUT. Transfer within a region is free."""
-_LINE = "{:>10} {:>9} {:>8} {:>8} {:>6} {:>9} {:>6} {:>7} {:>7} {:>9} {:>6} {:>9} {:>9}"
+_LINE = "{:>10} {:>9} {:>8} {:>8} {:>8} {:>6} {:>9} {:>6} {:>7} {:>7} {:>9} {:>6} {:>9} {:>9}"
 _TITLES = (
     "waiting",
     "head KiB",
+    "push",
     "commit",
     "PUT",
     "ratio",
@@ -84,6 +88,7 @@ class Opened(Struct):
     """What a process has measured before the first round."""
 
     head_bytes: int
+    push_s: float
     commit_s: float
     put_s: float
     open_s: float
@@ -165,7 +170,9 @@ async def settle(store: CountingStore) -> None:
 async def time_commits(queue: Queue[Any], url: str, payload: dict[str, str]) -> Opened:
     """Commit pushes, in turns with PUTs of the same size; ``open_s`` is left to the caller."""
     head_bytes = (await queue.stats()).head_bytes
-    commits, puts = list[float](), list[float]()
+    pushes, commits, puts = list[float](), list[float](), list[float]()
+    committer = queue._committer
+    assert isinstance(committer, GroupCommitter)
     location = open_store(url)
     name = f"{location.key}.put"
     body, etag = b"x" * head_bytes, await location.store.create(name, b"x")
@@ -174,11 +181,12 @@ async def time_commits(queue: Queue[Any], url: str, payload: dict[str, str]) -> 
         await queue.push("index", payload)
         middle = perf_counter()
         etag = await location.store.replace(name, body, etag)
-        commits.append(middle - start)
+        pushes.append(middle - start)
+        commits.append(committer.last_write_s)
         puts.append(perf_counter() - middle)
     await location.store.delete(name)
     await location.store.close()
-    return Opened(head_bytes, median(commits), median(puts), 0.0)
+    return Opened(head_bytes, median(pushes), median(commits), median(puts), 0.0)
 
 
 async def run_round(
@@ -294,6 +302,7 @@ def print_line(waiting: int, opened: Opened, found: Rounds, of: float, failover_
     cells = (
         f"{waiting:,}",
         f"{opened.head_bytes / 1024:,.0f}",
+        f"{opened.push_s * 1000:.1f} ms",
         f"{opened.commit_s * 1000:.1f} ms",
         f"{opened.put_s * 1000:.1f} ms",
         f"{opened.commit_s / opened.put_s:.2f}",
