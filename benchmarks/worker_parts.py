@@ -70,7 +70,7 @@ class EndlessQueue:
         """Hand out this many jobs."""
         self._left = count
 
-    async def config(self) -> Settings:
+    async def settings(self) -> Settings:
         """The defaults."""
         return Settings()
 
@@ -86,8 +86,17 @@ class EndlessQueue:
         await asyncio.sleep(0)
         return [True] * len(jobs)
 
+    async def release_many(self, jobs: list[Any], **_: object) -> list[bool]:
+        """Take jobs back."""
+        return [True] * len(jobs)
+
     async def stats(self) -> Stats:
         """There are no counts."""
+        message = "no queue"
+        raise UnavailableError(message)
+
+    async def jobs(self, **_: object) -> Any:
+        """There is no listing."""
         message = "no queue"
         raise UnavailableError(message)
 
