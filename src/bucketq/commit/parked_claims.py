@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from heapq import heappop, heappush
 from typing import TypeVar
 
+from bucketq.commit.parked_timers import ParkedTimers
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.model.operations import Claim
 from bucketq.model.state import State
 
-_SWEEP_ABOVE = 64
-"""How many timers of claims that were served are kept: sweeping fewer is not worth a sort."""
-
 K = TypeVar("K")
-_Timer = tuple[float, int, PendingRequest]
 
 
 def next_due_s(state: State | None, now: datetime) -> float | None:
@@ -35,15 +31,12 @@ class ParkedClaims:
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, ...], dict[int, PendingRequest]] = {}
-        self._timers: list[_Timer] = []
-        self._numbers: dict[int, int] = {}
-        """The number of each claim, by its identity."""
+        self._timers = ParkedTimers()
         self._copies: dict[str, dict[int, PendingRequest]] = {}
         """The copies of each claim, by its secret: a claim that is sent again may meet itself."""
-        self._next = 0
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._timers)
 
     def __iter__(self) -> Iterator[PendingRequest]:
         """Line by line."""
@@ -53,17 +46,13 @@ class ParkedClaims:
     def add(self, pending: PendingRequest) -> None:
         """Park a claim, behind all others."""
         claim = _claim(pending)
-        self._next += 1
-        self._numbers[id(pending)] = self._next
-        self._lines.setdefault(claim.kinds, {})[self._next] = pending
-        self._copies.setdefault(claim.secret, {})[self._next] = pending
-        heappush(self._timers, (pending.until, self._next, pending))
-        if len(self._timers) > 2 * len(self._numbers) + _SWEEP_ABOVE:
-            self._timers = sorted(timer for timer in self._timers if self._is_parked(timer))
+        number = self._timers.add(pending)
+        self._lines.setdefault(claim.kinds, {})[number] = pending
+        self._copies.setdefault(claim.secret, {})[number] = pending
 
     def discard(self, pending: PendingRequest) -> bool:
         """Remove a claim; return whether it was parked here."""
-        number = self._numbers.pop(id(pending), None)
+        number = self._timers.remove(pending)
         if number is None:
             return False
         claim = _claim(pending)
@@ -100,20 +89,14 @@ class ParkedClaims:
     def take_expired(self, now_s: float) -> list[PendingRequest]:
         """Remove and return the claims whose time is over."""
         expired = []
-        while (expiry_s := self.next_expiry()) is not None and expiry_s <= now_s:
-            pending = heappop(self._timers)[2]
+        while (pending := self._timers.expired(now_s)) is not None:
             self.discard(pending)
             expired.append(pending)
         return expired
 
     def next_expiry(self) -> float | None:
         """Return when the time of the next claim is over, or None."""
-        while self._timers and not self._is_parked(self._timers[0]):
-            heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
-
-    def _is_parked(self, timer: _Timer) -> bool:
-        return self._numbers.get(id(timer[2])) == timer[1]
+        return self._timers.next_expiry()
 
 
 def _claim(pending: PendingRequest) -> Claim:

@@ -7,18 +7,13 @@ changes, not the waits that are parked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
 from typing import cast
 
+from bucketq.commit.parked_timers import ParkedTimers
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.model.records import JobRecord, Progress
 from bucketq.model.results import Wait, news_of
 from bucketq.model.state import Change, State
-
-_SWEEP_ABOVE = 64
-"""How many timers of waits that were answered are kept: sweeping fewer is not worth a sort."""
-
-_Timer = tuple[float, int, PendingRequest]
 
 
 class ParkedWaits:
@@ -26,13 +21,10 @@ class ParkedWaits:
 
     def __init__(self) -> None:
         self._by_job: dict[str, dict[int, PendingRequest]] = {}
-        self._timers: list[_Timer] = []
-        self._numbers: dict[int, int] = {}
-        """The number of each wait, by its identity."""
-        self._next = 0
+        self._timers = ParkedTimers()
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._timers)
 
     def __iter__(self) -> Iterator[PendingRequest]:
         """Job by job."""
@@ -41,16 +33,11 @@ class ParkedWaits:
 
     def add(self, pending: PendingRequest) -> None:
         """Park a wait."""
-        self._next += 1
-        self._numbers[id(pending)] = self._next
-        self._by_job.setdefault(_job_of(pending), {})[self._next] = pending
-        heappush(self._timers, (pending.until, self._next, pending))
-        if len(self._timers) > 2 * len(self._numbers) + _SWEEP_ABOVE:
-            self._timers = sorted(timer for timer in self._timers if self._is_parked(timer))
+        self._by_job.setdefault(_job_of(pending), {})[self._timers.add(pending)] = pending
 
     def discard(self, pending: PendingRequest) -> None:
         """Remove a wait, if it is parked here."""
-        number = self._numbers.pop(id(pending), None)
+        number = self._timers.remove(pending)
         if number is None:
             return
         job = _job_of(pending)
@@ -89,26 +76,20 @@ class ParkedWaits:
     def take_expired(self, now_s: float) -> list[PendingRequest]:
         """Remove and return the waits whose time is over."""
         expired = []
-        while (expiry_s := self.next_expiry()) is not None and expiry_s <= now_s:
-            pending = heappop(self._timers)[2]
+        while (pending := self._timers.expired(now_s)) is not None:
             self.discard(pending)
             expired.append(pending)
         return expired
 
     def next_expiry(self) -> float | None:
         """Return when the time of the next wait is over, or None."""
-        while self._timers and not self._is_parked(self._timers[0]):
-            heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        return self._timers.next_expiry()
 
     def _take(self, jobs: Iterable[str]) -> list[PendingRequest]:
         taken = [pending for job in jobs for pending in self._by_job.pop(job).values()]
         for pending in taken:
-            del self._numbers[id(pending)]
+            self._timers.remove(pending)
         return taken
-
-    def _is_parked(self, timer: _Timer) -> bool:
-        return self._numbers.get(id(timer[2])) == timer[1]
 
 
 def has_answer(job: JobRecord, pending: PendingRequest, progress: Progress | None = None) -> bool:
