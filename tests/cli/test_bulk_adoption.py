@@ -115,7 +115,8 @@ def test_a_file_with_such_a_line_is_pushed_in_batches(
     lines[20].update(fields)
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (console.folder / "jobs.jsonl").write_text(text)
-    console.ok("push", "URL", "--bulk", "--file", "jobs.jsonl")
+    ran = console.ok("push", "URL", "--bulk", "--file", "jobs.jsonl")
+    assert "in batches, and not in one commit: line 21 has an id, a key, a delay" in ran.err
     assert payloads(console) == Counter(range(30))
     state = head(console)
     assert len(state.writers) == len(state.reservations) == 0
@@ -124,7 +125,7 @@ def test_a_file_with_such_a_line_is_pushed_in_batches(
 def test_a_queue_of_format_1_is_pushed_to_in_batches(console: Console) -> None:
     console.ok("create", "URL", "max_format=1")
     write_lines(console.folder / "jobs.jsonl", 30)
-    console.ok(*PUSH)
+    assert "max_format of the queue is 1" in console.ok(*PUSH).err
     assert payloads(console) == Counter(range(30))
     assert console.path.read_bytes().startswith(b'{"format":1,')
 
@@ -132,9 +133,12 @@ def test_a_queue_of_format_1_is_pushed_to_in_batches(console: Console) -> None:
 def test_a_queue_with_a_history_is_pushed_to_in_batches(console: Console) -> None:
     console.ok("create", "URL", "history_retention_s=3600")
     write_lines(console.folder / "jobs.jsonl", 30)
-    console.ok(*PUSH)
+    ran = console.ok(*PUSH)
+    assert "in batches, and not in one commit: the queue keeps a history" in ran.err
     assert payloads(console) == Counter(range(30))
     assert len(head(console).writers) == 0
+    history = console.ok("history", "URL", "--json").out
+    assert history.count('"push"') == 3, "a version for each batch"
 
 
 def test_an_adoption_whose_answer_was_lost_is_found_by_the_next_run(

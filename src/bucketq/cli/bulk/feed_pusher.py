@@ -183,7 +183,8 @@ class _Pusher:
             with self._explaining():
                 url, timeout_s = self._plan.url, self._out.timeout_s
                 end = await adopt_lines(url, timeout_s, feed, self._bar.show)
-        except NotAdoptableError:
+        except NotAdoptableError as reason:
+            self._out.note(f"the jobs are pushed in batches, and not in one commit: {reason}")
             return False
         self._progress.settle(end)
         self._progress.finish()

@@ -36,7 +36,7 @@ _LINES_PER_TURN = 2000
 
 
 class NotAdoptableError(Exception):
-    """A job of the file has to be pushed in the ordinary way."""
+    """The file has to be pushed in the ordinary way; the message says why."""
 
 
 async def adopt_lines(
@@ -52,8 +52,12 @@ async def adopt_lines(
     clock = SystemClock()
     async with _opened(url, timeout_s, clock) as bulk:
         settings = await bulk.settings()
-        if settings.max_format < FORMAT or is_wanted(settings):
-            raise NotAdoptableError
+        if settings.max_format < FORMAT:
+            raise NotAdoptableError(
+                f"the max_format of the queue is {settings.max_format} (`bucketq upgrade`)"
+            )
+        if is_wanted(settings):
+            raise NotAdoptableError("the queue keeps a history (history_retention_s)")
         reservation = await bulk.reserve(feed.writer, _BATCH, _PART)
         if reservation is None:  # An earlier run was killed after its commit.
             return _end_of(feed)
@@ -131,7 +135,9 @@ class _FileWrite:
         for count, item in enumerate(self._feed.items(Mark())):
             job = check_item(self._feed.name, item, self._settings)
             if not item.has_made_id or class_of_new(job) != "ready":
-                raise NotAdoptableError
+                raise NotAdoptableError(
+                    f"{self._feed.noun} {item.end.number} has an id, a key, a delay or a time"
+                )
             row = pushed_row(job, len(rows))
             if size_bytes + len(row.line) >= SEGMENT_BYTES:
                 yield rows
