@@ -177,3 +177,17 @@ def test_bulk_is_one_commit(spark: SparkSession, file_url: str) -> None:
             write(frame_of(spark, 1), file_url, bulk="true")
         write(frame_of(spark, 1), file_url)
     assert len(snapshot(file_url).jobs) == 2
+
+
+def test_more_rows_than_a_push_may_have_go_in_several_commits_with_a_history(
+    spark: SparkSession, file_url: str
+) -> None:
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        queue.configure(history_retention_s=3600)
+    frame = frame_of(spark)
+    before = head(file_url).version
+    for _ in range(2):
+        write(frame, file_url, writeId="once")
+    assert numbers(file_url) == [*range(ROWS)]
+    assert head(file_url).version >= before + 3
+    assert head(file_url).writers.by_id["once"].position == (0, ROWS)

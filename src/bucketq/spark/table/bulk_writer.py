@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -66,14 +66,26 @@ def new_writer(schema: StructType, options: WriteOptions) -> JobWriter | BulkJob
         return JobWriter(schema, options)
     columns = plan_columns(schema, options)
     write_id = options.write_id or new_id(SystemClock())
-    obstacle, settings = _find_obstacle(options.access, columns), Settings()
-    if not obstacle:
-        obstacle, settings = asyncio.run(_begin(options.access, write_id))
-    if not obstacle:
-        return BulkJobWriter(options, columns, settings, write_id)
+    obstacle = _find_obstacle(options.access, columns)
+    start = None if obstacle else asyncio.run(_begin(options.access, write_id))
+    if start is not None and not start.obstacle:
+        return BulkJobWriter(options, columns, start.settings, write_id)
     if options.bulk:
-        raise InvalidRequestError(f'option("bulk", "true") is not possible: {obstacle}')
-    return JobWriter(schema, options)
+        reason = obstacle if start is None else start.obstacle
+        raise InvalidRequestError(f'option("bulk", "true") is not possible: {reason}')
+    if start is None:
+        return JobWriter(schema, options)
+    return JobWriter(schema, options, start.obstacle, is_begun=start.is_begun)
+
+
+class _Start(NamedTuple):
+    """What is known about a queue and a writer before a write."""
+
+    settings: Settings
+    obstacle: str
+    """Why the queue cannot be written to in bulk, or an empty text."""
+    is_begun: bool
+    """Whether the writer has published some of its rows, in ordinary commits."""
 
 
 @dataclass
@@ -210,22 +222,26 @@ class BulkJobWriter(DataSourceArrowWriter):
             return await act(bulk)
 
 
-async def _begin(access: QueueAccess, write_id: str) -> tuple[str, Settings]:
-    """Return why rows cannot be added so, or an empty text, and the settings of the queue."""
+async def _begin(access: QueueAccess, write_id: str) -> _Start:
+    """Look whether rows can be added in bulk; give up what an earlier run has reserved."""
     async with opened_bulk(access) as bulk:
-        settings, position = await bulk.settings(), bulk.position(write_id)
+        settings = await bulk.settings()
+        is_begun = bulk.position(write_id) not in (None, (0, PART))
+        obstacle = ""
         if settings.max_format < FORMAT:
-            text = f"the max_format of the queue is {settings.max_format} (`bucketq upgrade`)"
-            return text, settings
-        if is_wanted(settings):
-            return "the queue keeps a history (history_retention_s)", settings
-        if position not in (None, (0, PART)):
-            text = (
+            obstacle = f"the max_format of the queue is {settings.max_format} (`bucketq upgrade`)"
+        elif is_wanted(settings):
+            obstacle = (
+                "the queue keeps a history (history_retention_s), which has every job that is "
+                "pushed, and jobs that are added in bulk are not read"
+            )
+        elif is_begun:
+            obstacle = (
                 f'option("writeId", "{write_id}") names a write that was begun in several commits'
             )
-            return text, settings
-        await bulk.clear(write_id)  # A run that was killed, or one that still writes.
-        return "", settings
+        else:
+            await bulk.clear(write_id)  # A run that was killed, or one that still writes.
+        return _Start(settings, obstacle, is_begun)
 
 
 def _find_obstacle(access: QueueAccess, columns: WriteColumns) -> str:

@@ -2,7 +2,9 @@
 
 Executors turn their rows into jobs and stage them. When all tasks have succeeded, Spark picks one
 message for each partition, and the driver publishes the rows that they name: in one commit, all or
-none, or with the option ``maxJobsPerCommit`` in several, one after the other.
+none, or with the option ``maxJobsPerCommit`` in several, one after the other. It also takes several
+if the queue, and not the frame, is the reason that the rows are not written in bulk: a write must
+not begin to fail because a history was switched on.
 
 A write has an id, made on the driver and pickled with the writer. The ids of its jobs follow from
 it, so a task that is retried, a second copy of a slow task, or a commit whose answer was lost
@@ -11,6 +13,7 @@ duplicates nothing. Writing the same rows again under the same ``writeId`` resum
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -36,13 +39,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+_log = logging.getLogger("bucketq")
+
+_COMMIT_JOBS = 10_000
+_COMMIT_BYTES = 32 << 20
+"""What goes in one commit of a write that is split without an option: what queues allow by default,
+or less. It depends on no setting, so that a write that is resumed is split as before."""
 _HINT = 'push in several with option("maxJobsPerCommit", "{}")'
 
 
 class JobWriter(DataSourceArrowWriter):
     """One write. ``write`` runs on executors, ``commit`` and ``abort`` on the driver."""
 
-    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+    def __init__(
+        self,
+        schema: StructType,
+        options: WriteOptions,
+        obstacle: str = "",
+        *,
+        is_begun: bool = False,
+    ) -> None:
+        """Write in one commit, or in several if there is an obstacle to a bulk write.
+
+        ``is_begun``: some of its commits were made before, by an earlier run.
+        """
+        self._obstacle = obstacle
+        self._is_begun = is_begun
         self._stager = RowStager(schema, options)
         self._jobs_per_commit = options.jobs_per_commit
         self._write_id = options.write_id or new_id(SystemClock())
@@ -59,7 +81,7 @@ class JobWriter(DataSourceArrowWriter):
             sizes.extend(each.sizes)
         if sizes:
             with self._stager.access.open(create=True) as queue:
-                counts = commit_sizes(sizes, self._jobs_per_commit, queue.settings())
+                counts = self._counts(sizes, queue.settings())
                 self._publish(queue, counts, self._stager.jobs(staged))
         self._stager.clear(self._write_id)
 
@@ -67,6 +89,19 @@ class JobWriter(DataSourceArrowWriter):
         """Remove what was staged."""
         del messages
         self._stager.clear(self._write_id)
+
+    def _counts(self, sizes: Sequence[int], settings: Settings) -> list[int]:
+        """Return the number of jobs of each commit."""
+        if self._obstacle and self._jobs_per_commit is None:
+            counts = default_commits(sizes)
+            if self._is_begun or not _fits(sizes, settings):
+                _check_commits(
+                    sizes, counts, settings, f"a write is split into {max(counts):,} jobs"
+                )
+                text = "%d jobs are pushed in %d commits, and not in one: %s"
+                _log.warning(text, len(sizes), len(counts), self._obstacle)
+                return counts
+        return commit_sizes(sizes, self._jobs_per_commit, settings)
 
     def _publish(
         self, queue: BlockingQueue[Any], counts: list[int], jobs: Iterator[NewJob]
@@ -107,17 +142,40 @@ def commit_sizes(
     """
     total = len(sizes)
     each = jobs_per_commit or total
-    if min(each, total) > settings.max_batch_jobs:
-        what = "the write has" if jobs_per_commit is None else "option maxJobsPerCommit asks for"
-        hint = _HINT.format(settings.max_batch_jobs)
-        message = (
-            f"nothing was pushed: {what} {each:,} jobs in one commit, and the queue takes "
-            f"{settings.max_batch_jobs:,} (max_batch_jobs); {hint}"
-        )
-        raise InvalidRequestError(message)
-    counts = []
-    for first in range(0, total, each or 1):
-        some = sizes[first : first + each]
+    counts = [min(each, total - first) for first in range(0, total, each or 1)]
+    what = "the write has" if jobs_per_commit is None else "option maxJobsPerCommit asks for"
+    _check_commits(sizes, counts, settings, f"{what} {each:,} jobs")
+    return counts
+
+
+def default_commits(sizes: Sequence[int]) -> list[int]:
+    """Return the number of jobs of each commit of a write that is split without an option."""
+    counts, size_bytes = [0], 0
+    for size in sizes:
+        is_full = counts[-1] == _COMMIT_JOBS or size_bytes + size > _COMMIT_BYTES
+        if is_full and counts[-1]:
+            counts.append(0)
+            size_bytes = 0
+        counts[-1] += 1
+        size_bytes += size
+    return counts
+
+
+def _check_commits(
+    sizes: Sequence[int], counts: Sequence[int], settings: Settings, what: str
+) -> None:
+    """Raise an error if a commit has more jobs or bytes than the queue takes."""
+    first = 0
+    for count in counts:
+        some = sizes[first : first + count]
+        first += count
+        if count > settings.max_batch_jobs:
+            hint = _HINT.format(settings.max_batch_jobs)
+            message = (
+                f"nothing was pushed: {what} in one commit, and the queue takes "
+                f"{settings.max_batch_jobs:,} (max_batch_jobs); {hint}"
+            )
+            raise InvalidRequestError(message)
         if sum(some) > settings.max_batch_bytes:
             # Half of what fits on average leaves room for rows that are larger than the average.
             fitting = max(1, settings.max_batch_bytes * len(some) // (2 * sum(some)))
@@ -127,5 +185,8 @@ def commit_sizes(
                 f"(max_batch_bytes); {_HINT.format(fitting)}"
             )
             raise PayloadTooLargeError(message)
-        counts.append(len(some))
-    return counts
+
+
+def _fits(sizes: Sequence[int], settings: Settings) -> bool:
+    """Whether all jobs may go in one commit."""
+    return len(sizes) <= settings.max_batch_jobs and sum(sizes) <= settings.max_batch_bytes

@@ -6,7 +6,7 @@ import pytest
 
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError
 from bucketq.model.settings import Settings
-from bucketq.spark.table.job_writer import commit_sizes
+from bucketq.spark.table.job_writer import commit_sizes, default_commits
 
 SETTINGS = Settings(max_batch_jobs=10, max_batch_bytes=100)
 
@@ -40,3 +40,11 @@ def test_too_many_bytes_in_the_last_commit_are_rejected_before_any_push() -> Non
         commit_sizes([1] * 4 + [30] * 4, 4, SETTINGS)
     with pytest.raises(PayloadTooLargeError, match="max_batch_bytes"):
         commit_sizes([60, 60], None, SETTINGS)
+
+
+def test_without_an_option_commits_are_as_large_as_queues_allow_by_default() -> None:
+    assert default_commits([1] * 10_000) == [10_000]
+    assert default_commits([1] * 25_001) == [10_000, 10_000, 5_001]
+    assert default_commits([20 << 20] * 3) == [1, 1, 1]
+    assert default_commits([40 << 20, 1, 1]) == [1, 2]
+    assert sum(default_commits([7 << 20, 30 << 20] * 40)) == 80
