@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from bucketq.spark.table.row_columns import TEXT, TextPart, join_texts, text_of
 
-_NULL = pa.scalar(b"null", TEXT)
+_NULL = b"null"
+"""No scalar of PyArrow: making one imports pandas, for which most Spark processes have no use."""
 _SPACE, _QUOTE, _BACKSLASH = b' "\\'
 
 
@@ -31,7 +32,7 @@ def json_parts(column: pa.Array) -> list[TextPart] | None:
         return None
     if parts is None or not column.null_count:
         return parts
-    return [pc.if_else(column.is_valid(), join_texts(*parts), _NULL)]
+    return [pc.if_else(column.is_valid(), join_texts(*parts), pa.scalar(_NULL, TEXT))]
 
 
 def _text_parts(column: pa.Array) -> list[TextPart] | None:
