@@ -16,10 +16,17 @@
 (* copy, whose segment has another key.  Puts of a reservation may arrive  *)
 (* at any time, also again, and also when the driver is long gone.         *)
 (*                                                                         *)
+(* The tasks of a driver share its reservation, by a name.  One that finds *)
+(* it gone, because it has expired or was given up, JOINS: a commit lists  *)
+(* a reservation of the same name and of another version, unless one of    *)
+(* another driver is listed.  Each report says under which it was put.  A  *)
+(* task that outlives its driver and joins is a Reserve that is not heard. *)
+(*                                                                         *)
 (* The driver ADOPTS what was reported, one segment for each part.  If the *)
 (* batch was published, by this driver or in the ordinary way, nothing is  *)
-(* added; otherwise the reservation must be listed, and the commit removes *)
-(* it.  A reservation EXPIRES whenever it likes: no clock decides.         *)
+(* added; otherwise the reservation must be listed, all must be put under  *)
+(* it, and the commit removes it.  A reservation EXPIRES whenever it likes *)
+(* and no clock decides; giving it up is the same step.                    *)
 (*                                                                         *)
 (* A SWEEPER reads the head, lists the store, and sends deletes, which may *)
 (* arrive much later.  It deletes segments that the head does not name and *)
@@ -51,9 +58,11 @@ VARIABLES
 vars == <<version, reserved, named, left, by, stored, made, driver, sweep, late>>
 
 -----------------------------------------------------------------------------
-Missing == "missing"
+Missing == [res |-> 0, copy |-> "none"]
 Nothing == [kind |-> "none"]
-Driver(phase, res) == [phase |-> phase, res |-> res, got |-> [part \in Parts |-> Missing]]
+\* Of a driver: the reservation under its name, all that had that name, and what tasks reported.
+Driver(phase, res) ==
+    [phase |-> phase, res |-> res, mine |-> {res}, got |-> [part \in Parts |-> Missing]]
 Idle == Driver("idle", 0)
 IsPublished == by # 0
 
@@ -84,14 +93,25 @@ Reserve(d) ==
     /\ \E next \in {Idle, Driver("put", version + 1)} : driver' = [driver EXCEPT ![d] = next]
     /\ UNCHANGED <<left, by, stored, sweep, late>>
 
+\* With the mistake JoinOld, a task lists the reservation that it was given once more.
+Join(d) ==
+    LET res == IF Variant = "JoinOld" THEN driver[d].res ELSE version + 1 IN
+    /\ driver[d].phase = "put" /\ ~IsPublished
+    /\ driver[d].res \notin reserved /\ reserved = {}
+    /\ Commit(named, {res})
+    /\ made' = made \cup {res}
+    /\ driver' = [driver EXCEPT ![d].res = res, ![d].mine = @ \cup {res}]
+    /\ UNCHANGED <<left, by, stored, sweep, late>>
+
 \* A put arrives, for the first time or again; its driver may hear of it.
 Put ==
     \E res \in made : \E part \in Parts : \E copy \in Copies :
         /\ stored' = stored \cup {[res |-> res, part |-> part, copy |-> copy]}
         /\ \/ UNCHANGED driver
            \/ \E d \in Drivers :
-                /\ driver[d].phase = "put" /\ driver[d].res = res /\ driver[d].got[part] = Missing
-                /\ driver' = [driver EXCEPT ![d].got[part] = copy]
+                /\ driver[d].phase = "put" /\ res \in driver[d].mine
+                /\ driver[d].got[part] = Missing
+                /\ driver' = [driver EXCEPT ![d].got[part] = [res |-> res, copy |-> copy]]
         /\ UNCHANGED <<version, reserved, named, left, by, made, sweep, late>>
 
 \* With the mistake AdoptUnput, the driver names what it has asked executors to put.
@@ -100,15 +120,17 @@ Reported(d) ==
             LET copy == CHOOSE c \in Copies : TRUE IN
             {[res |-> driver[d].res, part |-> part, copy |-> copy] : part \in Parts}
       [] Variant = "AdoptListed" -> {key \in stored : key.res = driver[d].res}
-      [] OTHER -> {[res |-> driver[d].res, part |-> part, copy |-> driver[d].got[part]] :
-                      part \in Parts}
+      [] OTHER -> {[res |-> driver[d].got[part].res, part |-> part,
+                      copy |-> driver[d].got[part].copy] : part \in Parts}
 
 HasAll(d) == Variant = "AdoptUnput" \/ \A part \in Parts : driver[d].got[part] # Missing
 
 Answer(d, phase) == driver' = [driver EXCEPT ![d] = Driver(phase, 0)]
 
+\* With the mistake AdoptMixed, the driver adopts what was put under an earlier one of its name.
 MayAdopt(d) ==
-    \/ driver[d].res \in reserved
+    \/ /\ driver[d].res \in reserved
+       /\ Variant = "AdoptMixed" \/ \A key \in Reported(d) : key.res = driver[d].res
     \/ Variant \in {"AdoptExpired", "NoReserve"}
 
 Adopt(d) ==
@@ -192,7 +214,7 @@ DeleteArrives ==
         /\ UNCHANGED <<version, reserved, named, left, by, made, driver, sweep>>
 
 Next ==
-    \/ \E d \in Drivers : Reserve(d) \/ Adopt(d) \/ Kill(d) \/ Renew(d)
+    \/ \E d \in Drivers : Reserve(d) \/ Join(d) \/ Adopt(d) \/ Kill(d) \/ Renew(d)
     \/ Put \/ Expire \/ Publish \/ Leave \/ OtherCommit
     \/ SweepRead \/ SweepSend \/ DeleteArrives
 
@@ -215,19 +237,21 @@ AdoptedInTime == [][\A key \in named' \ named : key.res \in reserved \ reserved'
 AnswersTrue ==
     [][\A d \in Drivers : /\ driver'[d].phase = "published" => by' # 0
                           /\ driver'[d].phase = "rejected" /\ driver[d].phase = "put"
-                               => driver[d].res # by]_vars
+                               => by \notin driver[d].mine]_vars
 
 \* What the model must be able to reach, or it would prove nothing.
 NeverAdopted == named = {}
 NeverRejected == \A d \in Drivers : driver[d].phase # "rejected"
 NeverSweptLate == ~(late # {} /\ named # {})
+NeverAdoptedAfterJoin ==
+    \A d \in Drivers : ~(Cardinality(driver[d].mine) > 1 /\ by = driver[d].res)
 
 Symmetry == Permutations(Parts) \cup Permutations(Copies) \cup Permutations(Drivers)
 
 \* What can still matter: segments that are named, or whose driver may name them.  Of the sweeper,
 \* only which of these it will delete; of a driver that has its answer, nothing.
 Matters(keys) ==
-    {key \in keys : key \in named \/ \E d \in Drivers : key.res = driver[d].res}
+    {key \in keys : key \in named \/ \E d \in Drivers : key.res \in driver[d].mine}
 View ==
     LET keys == [res : made, part : Parts, copy : Copies] IN
     <<version, reserved, named, left, by, Matters(stored), Matters(late),

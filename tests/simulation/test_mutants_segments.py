@@ -213,7 +213,7 @@ def test_an_adoption_without_its_reservation_is_noticed(monkeypatch: Patch) -> N
         return adoption.adopt(state, operation, now, request)
 
     monkeypatch.setitem(PUSHES, Adopt, adopt)
-    expect(IN_TIME, NAMED_EXISTS, deep=True, scenario="batches")
+    expect(IN_TIME, NAMED_EXISTS, deep=True, scenario="batches", first=6)
 
 
 def test_an_adoption_that_ignores_the_position_is_noticed(monkeypatch: Patch) -> None:
@@ -228,7 +228,7 @@ def test_an_adoption_that_ignores_the_position_is_noticed(monkeypatch: Patch) ->
         "a position is published once",
         deep=True,
         scenario="batches",
-        first=6,
+        first=45,
     )
 
 
@@ -246,3 +246,11 @@ def test_a_sweeper_that_read_before_the_reservation_is_noticed(monkeypatch: Patc
 
     monkeypatch.setattr(SegmentFolder, "sweep", sweep)
     expect(LEFT_OVER, deep=True, scenario="batches", first=13)
+
+
+def test_an_adoption_of_what_was_put_under_an_earlier_reservation_is_noticed(
+    monkeypatch: Patch,
+) -> None:
+    """It expired or was given up, and a slow task has reserved again under the same name."""
+    monkeypatch.setattr(adoption, "_check_entry", lambda _operation, _record: None)
+    expect(IN_TIME, NAMED_EXISTS, deep=True, scenario="batches", first=15)
