@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,12 +13,24 @@ from tests.simulation.test_seeds import first_of
 
 SEEDS = 40
 GROUPS = 10
+SOME_SEEDS = (3101, 3110, 3120)
+"""The quickest of each of three scenarios (clients, engines, batches) that together do to segments
+all that a group of four does."""
 FULL = pytest.mark.full
 
 
-@pytest.mark.parametrize("group", first_of(GROUPS, 1))
-def test_deep_worlds_under_faults_hold_every_promise(group: int) -> None:
-    reports = [simulate(seed, deep=True) for seed in range(3100 + group, 3100 + SEEDS, GROUPS)]
+def grouped() -> list[pytest.ParameterSet]:
+    """Return the seeds of an ordinary run, and the groups of all seeds, which are for full runs."""
+    groups = [
+        pytest.param(range(3100 + group, 3100 + SEEDS, GROUPS), marks=FULL, id=str(group))
+        for group in range(GROUPS)
+    ]
+    return [pytest.param(SOME_SEEDS, id="some"), *groups]
+
+
+@pytest.mark.parametrize("seeds", grouped())
+def test_deep_worlds_under_faults_hold_every_promise(seeds: Sequence[int]) -> None:
+    reports = [simulate(seed, deep=True) for seed in seeds]
 
     counts = Counter[str]()
     for report in reports:

@@ -46,9 +46,7 @@ NOT_OURS = {"build", "dist", "node_modules", "__pycache__"}
 
 def test_every_module_says_what_it_is_for() -> None:
     silent = [
-        place(path)
-        for path in modules()
-        if not (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").strip()
+        place(path) for path in modules() if not (ast.get_docstring(parsed(path)) or "").strip()
     ]
     assert not silent, f"give these modules a docstring: {silent}"
 
@@ -89,7 +87,7 @@ def test_no_two_files_or_classes_share_a_name() -> None:
     for path in modules():
         if path.name not in SHARED_NAMES and "commands" not in path.parts:
             files.setdefault(path.name, []).append(place(path))
-        for node in ast.parse(path.read_text("utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, []).append(place(path))
     shared = {name: found for name, found in {**files, **classes}.items() if len(found) > 1}
@@ -177,10 +175,18 @@ def defined_in(folder: Path) -> set[str]:
     return {node.name for path in paths for node in functions(path)}
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [
+        node
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 def line_count(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
