@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from bucketq.clock import SystemClock
 from bucketq.codec import decode
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.store.base import ObjectMissingError
 from bucketq.store.url import open_store
 from tests.environ import ROOT, child_path
 from tests.spark.mortal_writer import MortalSource
@@ -90,6 +92,47 @@ def test_a_write_of_which_a_process_is_killed_is_repeated_to_the_same_effect(
         assert victim == "driver", "Spark runs a task again"
     assert done.exists(), "it was killed"
     write(frame, url)
+    assert numbers(url) == [*range(ROWS)]
+    assert asyncio.run(sweep(url)) == []
+
+
+async def reserved_segments(url: str) -> list[str]:
+    """Return the segments that were put under a reservation, adopted or not."""
+    location, clock = open_store(url), SystemClock()
+    try:
+        state = decode((await location.store.get(location.key)).body, url).state
+        folder = SegmentFolder(location.store, location.key, state.incarnation, location.url, clock)
+        return [name async for name in folder.names() if name.startswith("r")]
+    except ObjectMissingError:
+        return []
+    finally:
+        await location.store.close()
+
+
+def test_a_write_whose_jvm_is_killed_is_repeated_to_the_same_effect(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "tests.spark.killed_driver", str(tmp_path / "spark"), url],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": child_path(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert driver.stdout is not None
+        jvm = int(driver.stdout.readline())
+        while not asyncio.run(reserved_segments(url)):
+            assert driver.poll() is None, "the write ended before its JVM was killed"
+            time.sleep(0.1)
+        os.kill(jvm, signal.SIGKILL)
+    finally:
+        driver.kill()  # Without its JVM it waits for ever.
+        driver.communicate()
+    assert numbers(url) == [], "one task has put its rows, and nothing has added them"
+    write(frame_of(spark), url)
+    assert numbers(url) == [*range(ROWS)]
+    write(frame_of(spark), url)
     assert numbers(url) == [*range(ROWS)]
     assert asyncio.run(sweep(url)) == []
 
