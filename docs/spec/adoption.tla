@@ -241,7 +241,10 @@ AnswersTrue ==
 
 \* What the model must be able to reach, or it would prove nothing.
 NeverAdopted == named = {}
-NeverRejected == \A d \in Drivers : driver[d].phase # "rejected"
+\* The state before the answer: the view hides the phase of a driver that has one.
+NeverRejected ==
+    \A d \in Drivers :
+        driver[d].phase = "put" /\ HasAll(d) => IsPublished \/ MayAdopt(d)
 NeverSweptLate == ~(late # {} /\ named # {})
 NeverAdoptedAfterJoin ==
     \A d \in Drivers : ~(Cardinality(driver[d].mine) > 1 /\ by = driver[d].res)
