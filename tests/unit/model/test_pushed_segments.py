@@ -198,6 +198,21 @@ def test_a_merge_that_has_read_other_numbers_is_given_up() -> None:
     assert deep.numbers() == {"x": 1, "j0": 2, "j1": 3, "j2": 4}
 
 
+def test_a_segment_with_numbers_of_a_push_that_was_lost_is_given_up() -> None:
+    deep, lost = Deep(), Deep()
+    lost.memory = lost.state.cold.rows.cache = deep.memory
+    for each in (deep, lost):
+        each.push(*THREE)
+        each.do(Push(jobs=(new_job("x"),)))
+    lost.push(new_job("y"), number=1)
+    lost.do(Push(jobs=(new_job("z"),)))
+    merge, spill = lost.written_merge(), lost.spill("ready", NOW, 9)
+    assert spill is not None
+    assert (deep.do(merge), deep.do(spill)) == (0, 0)
+    deep.reload()
+    assert deep.numbers() == {"j0": 1, "j1": 2, "j2": 3, "x": 4}
+
+
 def test_a_merge_makes_ordinary_rows_of_a_push() -> None:
     deep = Deep()
     deep.push(*THREE)

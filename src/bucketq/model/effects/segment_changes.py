@@ -49,7 +49,7 @@ def class_of(job: JobRecord, now: datetime) -> SegmentClass | None:
 def spill(state: State, operation: Spill, _now: datetime) -> int:
     """Move the jobs that the object still holds unchanged."""
     record = operation.segment.record
-    if state.settings.max_format < FORMAT or not _may_name(state, record):
+    if state.settings.max_format < FORMAT or not _may_name_jobs(state, record):
         return 0
     gone, unknown = Gone(), operation.unknown
     moved = []
@@ -111,7 +111,7 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     """
     cold = state.cold
     sources = _unchanged(state, operation)
-    if not sources or not all(_may_name(state, each.record) for each in operation.targets):
+    if not sources or not all(_may_name_jobs(state, each.record) for each in operation.targets):
         return 0
     for source in sources.values():
         cold.rows.index_of(source)
@@ -205,6 +205,16 @@ def _note(state: State, record: SegmentRecord) -> None:
 def _may_name(state: State, record: SegmentRecord) -> bool:
     """Whether the next version may introduce a segment, and the state does not name it yet."""
     return state.version + 1 <= record.until and record.id not in state.cold.rows.segments
+
+
+def _may_name_jobs(state: State, record: SegmentRecord) -> bool:
+    """Whether a segment may be introduced, and the queue has given all numbers of its rows.
+
+    Its writer may have read jobs of a push whose commit was lost since: then no version has had
+    such a number yet, and other jobs will have it.
+    """
+    is_numbered = record.cls == "keys" or record.last < state.next_seq
+    return is_numbered and _may_name(state, record)
 
 
 def _unchanged(state: State, operation: Merge) -> dict[str, Segment]:
