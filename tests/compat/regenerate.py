@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bucketq.codec import Document
 from tests.compat.states import FILES, pushed_segments, segments, vectors
+from tests.compat.unique_rows import unique_segment
 
 FOLDER = Path(__file__).parent
 
@@ -40,6 +41,8 @@ def files() -> dict[Path, bytes]:
     found |= {segment_path(record.id): body for record, body in segments().values()}
     pushed = pushed_segments().values()
     found |= {segment_path(record.id, "pushed"): body for record, body in pushed}
+    record, body = unique_segment()
+    found[segment_path(record.id, "unique")] = body
     return found | {segment_path(name): body for name, body in vectors().items()}
 
 

@@ -28,6 +28,7 @@ from bucketq.model.tokens import TokenRecord
 from tests.compat.pushed_jobs import PUSH
 from tests.compat.running_jobs import progress
 from tests.compat.schedule_rows import SCHEDULES, add_schedules
+from tests.compat.unique_rows import unique
 
 _CREATED = datetime(2024, 5, 17, 8, 30, tzinfo=UTC)
 
@@ -443,4 +444,5 @@ FILES = {
     "pushed": Golden(pushed, "commit-42", 2),
     "reserved": Golden(reserved, "commit-42", 2),
     "scheduled": Golden(lambda: add_schedules(full(schedules=SCHEDULES)), "commit-42", 2),
+    "unique": Golden(unique, "commit-1", 2),
 }

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from msgspec import Struct
+from msgspec import Raw, Struct, structs
 
 from bucketq.codec import FORMAT, decode
 from bucketq.codec.segment_file import (
@@ -19,11 +19,13 @@ from bucketq.codec.segment_file import (
     segment_row,
     split_block,
 )
+from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.operations import (
     AnyOperation,
     Get,
     List,
+    Push,
     ReadSnapshot,
     ReadStats,
     Request,
@@ -46,6 +48,7 @@ from bucketq.model.tokens import RIGHTS, TokenRecord
 from bucketq.model.transitions import apply
 from tests.compat import regenerate
 from tests.compat.states import FILES, pushed_segments, segments, vectors
+from tests.compat.unique_rows import unique_at, unique_segment
 from tests.unit.codec.objects import NOW, content_of
 from tests.unit.model.deep_state import DeepState
 
@@ -201,6 +204,19 @@ def test_the_lines_of_a_golden_push_are_jobs_that_wait() -> None:
     assert found["new-5"].run_at == datetime(2024, 5, 18, 6, 43, 20, tzinfo=UTC)
 
 
+def test_unique_names_of_a_golden_queue_are_found() -> None:
+    deep = DeepState(decode(golden("unique"), "unique.json").state)
+    record, body = unique_segment()
+    assert regenerate.segment_path(record.id, "unique").read_bytes() == body, HOW
+    deep.memory.bodies[record.id] = body
+    names = {"user-7": "job-7", "größe L": "job-8", "user-2": "job-2", "größe S": "job-3"}
+    job = NewJob(id="", kind="index", payload=Raw(b"1"))
+    jobs = tuple(structs.replace(job, id=f"new {name}", unique=name) for name in names)
+    assert deep.apply(Request(Push(jobs=jobs)), NOW).answer == tuple(names.values())
+    again = structs.replace(job, id="x", unique="user-7", unique_s=60.0)
+    assert deep.apply(Request(Push(jobs=(again,))), unique_at(60)).answer == ("job-7",)
+
+
 def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None:
     content = json.loads(golden("full"))
     jobs, failures = content["jobs"], [e for row in content["jobs"] for e in row.get("errors", [])]
@@ -222,7 +238,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del schedules[0]["news"]
     come = json.loads(golden("progress"))["jobs"]
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
-        (JobRecord, [*jobs, *bulk["jobs"], *come]),
+        (JobRecord, [*jobs, *bulk["jobs"], *come, *json.loads(golden("unique"))["jobs"]]),
         (Progress, [row["progress"] for row in come]),
         (ConsumerRecord, [*bulk["consumers"], *limited]),
         (WriterRecord, bulk["writers"]),

@@ -40,6 +40,7 @@ from bucketq.errors import (
     StoreRefusedError,
 )
 from bucketq.model.effects.segment_changes import FORMAT, class_of
+from bucketq.model.effects.unique_jobs import FEATURE as UNIQUE
 from bucketq.model.history import History
 from bucketq.model.operations import Release, Request
 from bucketq.model.records import JobRecord
@@ -216,6 +217,8 @@ def _renew_jobs(
     for job in jobs:
         if job.status == "done":
             continue
+        if job.unique is not None:
+            state.requires[UNIQUE] = None
         if job.status == "running":
             release = Release(job=job.id, lease=job.lease or "")
             apply(state, Request(release), target.clock.now()).result()

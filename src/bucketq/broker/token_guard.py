@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.errors import AccessDeniedError, InvalidRequestError, UnavailableError
-from bucketq.model.effects.access import may, right_of
+from bucketq.model.effects.access import find_token, may, right_of
 from bucketq.model.state import State
 from bucketq.model.tokens import parse_token, token_digest
 from bucketq.rpc.credentials import NONCE_BYTES, broker_proof
@@ -122,7 +122,7 @@ class Guard:
 
         It is always the same for an id, so that asking twice does not reveal which ids exist.
         """
-        record = state.find_token(token_id, self._clock.now())
+        record = find_token(state, token_id, self._clock.now())
         if not self._decoy:
             self._decoy = self._clock.entropy(32).hex()
         decoy = token_digest(self._decoy + token_id)
@@ -137,7 +137,7 @@ def refusal(
         return None
     if shown is None:
         return AccessDeniedError(_NONE_SHOWN)
-    record = state.find_token(shown.id, now)
+    record = find_token(state, shown.id, now)
     if record is None or record.digest != shown.digest:
         return AccessDeniedError(_INVALID)
     if not may(record.rights, operation):

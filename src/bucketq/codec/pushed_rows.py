@@ -37,5 +37,7 @@ def pushed_row(job: NewJob, place: int) -> SegmentRow:
     run_at = None if job.run_at is None else job.run_at.astimezone(UTC)
     if run_at is not None or job.tags is not None or job.delay_s is not None:
         job = replace(job, run_at=run_at, tags=job.tags or None, delay_s=None)
-    fields = SortFields(job.id, place, job.kind, job.priority, run_at)
+    if job.unique is not None:  # How it was compared with others is not kept.
+        job = replace(job, unique_scope=None, unique_s=None, replace=None)
+    fields = SortFields(job.id, place, job.kind, job.priority, run_at, unique=job.unique)
     return SegmentRow(fields, b'%b,"seq":%d}' % (_encode(job)[:-1], place))

@@ -34,6 +34,7 @@ from bucketq.model.segments import (
     SegmentIds,
     SegmentIndex,
     hash_id,
+    unique_name,
 )
 
 _MOST_PROBLEMS = 5
@@ -153,6 +154,10 @@ class _Check:
             self._note(f"the row at position {position} has another number than its segment says")
         if ids is not None and position not in ids.find(hash_id(fields.id)):
             self._note(f"the row at position {position} cannot be found by its id {fields.id}")
+        if ids is not None and fields.unique is not None:
+            name = unique_name(fields.kind, fields.unique)
+            if position not in ids.find(hash_id(name)):
+                self._note(f"the row at position {position} cannot be found by its unique name")
 
     def _check_order(self, found: dict[int, SortFields]) -> None:
         before: Any = None

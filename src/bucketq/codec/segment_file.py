@@ -12,6 +12,9 @@ The entry in the queue object has the length and the checksum of the index, and 
 of everything else. So a reader fetches the index with one ranged GET, then only the blocks that it
 needs, and checks all that it reads.
 
+A job with a unique name has a second hash, of its kind and that name. So a segment has such jobs if
+it has more hashes than rows.
+
 The bytes of a segment depend on its rows alone, so that two processes that write the same rows
 write the same bytes. The rows of a large push are written before it is committed. So their lines
 (``pushed_rows.py``) leave out what the commit decides: numbers are places in the push, to which the
@@ -51,6 +54,7 @@ from bucketq.model.segments import (
     SegmentIndex,
     SegmentRecord,
     hash_id,
+    unique_name,
 )
 
 SEGMENT_BYTES = 8 << 20
@@ -62,7 +66,7 @@ _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 
 
 class SortFields(Struct, frozen=True, gc=False):
-    """The fields of a row that decide its place in a segment."""
+    """The fields of a row that decide its place in a segment, and by what it is found there."""
 
     id: str
     seq: int
@@ -72,6 +76,7 @@ class SortFields(Struct, frozen=True, gc=False):
     finished_at: datetime | None = None
     pushed_at: datetime | None = None
     at: datetime | None = None
+    unique: str | None = None
 
 
 class SegmentRow(Struct, frozen=True, gc=False):
@@ -137,6 +142,7 @@ def row_of(record: JobRecord | KeyRecord, unknown: Mapping[str, Raw] | None = No
             run_at=record.run_at,
             finished_at=record.finished_at,
             pushed_at=record.pushed_at,
+            unique=record.unique,
         )
     return SegmentRow(fields, encode_row(record, unknown))
 
@@ -348,6 +354,13 @@ def _time(cls: SegmentClass, fields: SortFields) -> datetime:
 
 
 def _hash_ids(rows: Sequence[SegmentRow]) -> SegmentIds:
-    pairs = sorted((hash_id(row.fields.id), position) for position, row in enumerate(rows))
+    """Hash the ids of rows, and the unique names of those that have one."""
+    pairs = [(hash_id(row.fields.id), position) for position, row in enumerate(rows)]
+    pairs += [
+        (hash_id(unique_name(row.fields.kind, row.fields.unique)), position)
+        for position, row in enumerate(rows)
+        if row.fields.unique is not None
+    ]
+    pairs.sort()
     hashes = array("Q", (id_hash for id_hash, _ in pairs))
     return SegmentIds(hashes, array("I", (position for _, position in pairs)))

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from msgspec import Raw, Struct
 
 from bucketq.model.records import Backoff, Encoding
+
+UniqueScope = Literal["queued", "queued+running"]
+"""Which jobs a unique job is compared with."""
+Replacement = Literal["payload", "run_at", "both"]
+"""What a push replaces in the unique job that it finds."""
 
 
 class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -25,6 +31,14 @@ class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     key: str | None = None
     tags: dict[str, str] | None = None
     replay_of: str | None = None
+    unique: str | None = None
+    """Its unique name: if a job of the same kind and name is in scope, nothing is added."""
+    unique_scope: UniqueScope | None = None
+    """None: ``queued+running``. Not together with ``unique_s``."""
+    unique_s: float | None = None
+    """Instead of a scope: the name is taken for so long after it was pushed with a period."""
+    replace: Replacement | None = None
+    """What is replaced in the job that is there, if it waits; None: nothing."""
 
 
 class Operation(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag=str.lower):

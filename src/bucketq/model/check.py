@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NoReturn, cast
+from typing import NoReturn, cast, get_args
 
 import msgspec
 from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError
-from bucketq.model.base import NewJob
+from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.records import Progress
 from bucketq.model.settings import Settings, check_backoff
 
@@ -27,6 +27,8 @@ _DEEP_BYTES = 2 * MAX_DEPTH
 _BLANK, _LINE_FEED, _RETURN = b" \n\r"
 """As integers, which ``in`` finds faster. JSON begins and ends with a larger byte than a blank."""
 MAX_NAME = 256  # Names are written with every row.
+RESERVED = "\x1f"
+"""What no idempotency key of a user begins with: keys that the queue makes itself do."""
 _MAX_KIND = 128  # Kinds are in the names of folders, which file systems limit to 255 bytes.
 _LARGEST_PROGRESS = 2**53  # Every JSON reader holds it exactly.
 _SHOWN_LENGTH = 80  # An error shows about one line of a bad value, not all of it.
@@ -53,7 +55,9 @@ def new_job(job: NewJob, settings: Settings) -> int:
     if job.backoff is not None:
         check_backoff(job.backoff)
     if job.key is not None:
-        name(job.key, "idempotency key")
+        _key(job.key)
+    if job.unique is not None or job.replace is not None:
+        _unique(job)
     if job.tags is not None:
         tags(job.tags, settings)
     if job.replay_of is not None:
@@ -70,6 +74,32 @@ def _when(job: NewJob) -> None:
         delay(job.delay_s)
     if job.run_at is not None:
         moment(job.run_at, "run_at")
+
+
+def _key(value: object) -> None:
+    name(value, "idempotency key")
+    if isinstance(value, str) and value.startswith(RESERVED):
+        _refuse(f"an idempotency key cannot begin with {RESERVED!r}, got {_short(value)}")
+
+
+def _unique(job: NewJob) -> None:
+    if job.unique is None:
+        _refuse("replace is for unique jobs: give unique too")
+    name(job.unique, "unique")
+    if job.unique_scope is not None and job.unique_scope not in get_args(UniqueScope):
+        shown = ", ".join(map(repr, get_args(UniqueScope)))
+        _refuse(
+            f"the scope of a unique job is one of {shown}, or seconds; got {job.unique_scope!r}"
+        )
+    if job.unique_s is not None:
+        if job.unique_scope is not None:
+            _refuse("give unique_scope or unique_s, not both")
+        delay(job.unique_s, "the period of a unique job")
+        if not job.unique_s:
+            _refuse("the period of a unique job must be more than 0 seconds")
+    if job.replace is not None and job.replace not in get_args(Replacement):
+        shown = ", ".join(map(repr, get_args(Replacement)))
+        _refuse(f"replace is one of {shown}; got {job.replace!r}")
 
 
 def kind(value: object) -> None:

@@ -98,6 +98,8 @@ class JobRecord(
     """None: what the queue's settings say."""
     key: str | None = None
     tags: dict[str, str] | None = None
+    unique: str | None = None
+    """Its unique name among the jobs of its kind; None: it has none."""
     lease: str | None = None
     """The token of the current attempt. A done job keeps it, to answer a repeated complete."""
     worker: str | None = None

@@ -49,6 +49,8 @@ def normalized(job: NewJob) -> NewJob:
         run_at=None if job.run_at is None else job.run_at.astimezone(UTC),
         backoff=None if backoff is None else type(backoff)(*map(float, structs.astuple(backoff))),
         tags=job.tags or None,
+        unique_s=_seconds(job.unique_s),
+        unique_scope=None if job.unique_scope == "queued+running" else job.unique_scope,
     )
 
 
@@ -65,6 +67,7 @@ def _has_options(job: NewJob) -> bool:
         or job.run_at is not None
         or job.backoff is not None
         or job.tags is not None
+        or job.unique is not None
     )
 
 

@@ -246,7 +246,12 @@ class SegmentIndex(NamedTuple):
     seqs: Line
     """The line that holds the number of each row."""
     ids: Line
-    """The line that holds the hashes of the ids."""
+    """The line that holds the hashes of the ids, and of unique names."""
+
+    @property
+    def has_unique(self) -> bool:
+        """Whether it has jobs with unique names: then it has more hashes than rows."""
+        return self.ids.length > 3 + 16 * self.blocks[-1].stop  # 12 bytes each, in base64.
 
     def count_kinds(self, gone: Gone) -> dict[str, int]:
         """Count the rows of each kind that have not left."""
@@ -292,7 +297,7 @@ class SegmentIndex(NamedTuple):
 
 
 class SegmentIds(NamedTuple):
-    """The hashes of the ids of a segment's rows, sorted, and the position of each."""
+    """The hashes of ids and unique names of a segment's rows, sorted, each with a position."""
 
     hashes: array[int]
     positions: array[int]
@@ -379,6 +384,11 @@ class ForgetFormer(Operation, frozen=True):
     """Forget former incarnations, of which no segments are left. Answers how many it forgot."""
 
     incarnations: tuple[str, ...]
+
+
+def unique_name(kind: str, unique: str) -> str:
+    """Return the unique name of a job together with its kind; no kind has a line feed."""
+    return f"{kind}\n{unique}"
 
 
 def hash_id(row_id: str) -> int:

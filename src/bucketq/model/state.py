@@ -28,6 +28,7 @@ from bucketq.model.indexes.known_keys import KnownKeys
 from bucketq.model.indexes.lane import Lane
 from bucketq.model.indexes.running_jobs import RunningJobs
 from bucketq.model.indexes.table import Row, Table
+from bucketq.model.indexes.unique_index import UniqueIndex
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.reservations import ReservationRecord
@@ -55,6 +56,8 @@ class State:
     """Why this process cannot archive finished jobs, for errors that result from it."""
     recorder: ChangeRecorder | None = None
     """Notes what is changed; None: history is off."""
+    has_moved = False
+    """Whether a job that waits was replaced, so that it may have several entries in its lane."""
 
     def __init__(
         self,
@@ -117,6 +120,7 @@ class State:
         self.counts: dict[tuple[str, Status], int] = {}
         self.known_keys = KnownKeys(self.keys, self.cold.rows)
         """The keys of the object, and those in segments."""
+        self.unique = UniqueIndex(self.jobs)
         self.token_ends = AgeIndex(self.tokens.by_id, attrgetter("expires_at"))
         self.consumer_ages = AgeIndex(self.consumers.by_id, _closed_since)
         self.writer_ages = AgeIndex(self.writers.by_id, attrgetter("at"))
@@ -240,11 +244,6 @@ class State:
         """Forget an idempotency key that was found before, wherever it is."""
         self.known_keys.forget(key)
         self.changes.append(("keys", key))
-
-    def find_token(self, token_id: str, now: datetime) -> TokenRecord | None:
-        """The token with this id if it is valid now, or None."""
-        token = self.tokens.get(token_id)
-        return token if token is not None and token.is_live(now) else None
 
     def put_token(self, token: TokenRecord) -> None:
         """Add a token."""
@@ -374,6 +373,7 @@ class State:
                     self.jobs.replace((job,))
                     continue
                 self.jobs.insert(job)
+                self.unique.add(job)
                 if lent.unknown:
                     self.extra["jobs", job.id] = lent.unknown
         else:

@@ -96,6 +96,7 @@ job_fields: dict[str, st.SearchStrategy[Any]] = {
     "backoff": maybe(backoffs),
     "key": maybe(texts),
     "tags": maybe(st.dictionaries(texts, texts, max_size=3)),
+    "unique": maybe(texts),
     "lease": texts,
     "worker": texts,
     "claimed_at": maybe(times),

@@ -44,6 +44,7 @@ from bucketq.model.operations import (
 )
 from bucketq.model.records import BrokerRecord, JobRecord
 from tests.unit.model.reference_operators import OperatorReference
+from tests.unit.model.reference_unique import UniqueReference, period_key
 
 Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
@@ -61,7 +62,7 @@ def row_of(job: JobRecord) -> Row:
     return row | {"payload": bytes(job.payload), "result": bytes(job.result), "errors": errors}
 
 
-class Reference(OperatorReference):
+class Reference(UniqueReference, OperatorReference):
     """A queue that is slow and obvious."""
 
     def __init__(self) -> None:
@@ -161,21 +162,31 @@ class Reference(OperatorReference):
         if any(job.delay_s is not None and job.run_at is not None for job in operation.jobs):
             raise InvalidRequestError
         answer = [self._known(job, now) for job in operation.jobs]
-        fresh = [job for job, known in zip(operation.jobs, answer, strict=True) if not known]
+        unknown = [job for job, known in zip(operation.jobs, answer, strict=True) if not known]
+        named = [job for job in unknown if job.unique is not None]
+        self.check_unique(named)
+        taken = {job.id: there for job in named if (there := self.taken(job, now)) is not None}
+        answer = [
+            known or taken.get(job.id) for job, known in zip(operation.jobs, answer, strict=True)
+        ]
+        fresh = [job for job in unknown if job.id not in taken]
+        wanted = {job.key: job for job in unknown if job.key is not None}
+        wanted |= {period_key(job): job for job in fresh if job.unique_s is not None}
         unfinished = [row for row in self.jobs.values() if row["status"] != "done"]
         if fresh and len(unfinished) + len(fresh) > self.settings.max_jobs:
             raise QueueFullError
-        for key in self._keys_in_the_way(fresh, now):
+        for key in self._keys_in_the_way(set(wanted), now):
             del self.keys[key]
         for place, job in enumerate(operation.jobs if fresh else (), self.pushed + 1):
             if not answer[place - self.pushed - 1]:
                 self._add(job, now, place)
         self.pushed += len(operation.jobs) if fresh else 0
+        self.replace([job for job in named if job.id in taken], taken, now)
+        self.put_keys(wanted, taken, now)
         return tuple(known or job.id for job, known in zip(operation.jobs, answer, strict=True))
 
-    def _keys_in_the_way(self, fresh: list[NewJob], now: datetime) -> list[str]:
+    def _keys_in_the_way(self, wanted: set[str], now: datetime) -> list[str]:
         """Keys that the pusher finds too old, or more than a day ahead, if there is no room."""
-        wanted = {job.key for job in fresh if job.key}
         excess = len(self.keys | dict.fromkeys(wanted)) - self.settings.max_keys
         if excess <= 0 or wanted <= set(self.keys):
             return []
@@ -209,7 +220,8 @@ class Reference(OperatorReference):
     def _add(self, job: NewJob, now: datetime, number: int) -> None:
         run_at = now + timedelta(seconds=job.delay_s) if job.delay_s else job.run_at
         row = msgspec.structs.asdict(job) | _FREE
-        del row["delay_s"]
+        for name in ("delay_s", "unique_scope", "unique_s", "replace"):
+            del row[name]
         self.jobs[job.id] = row | {
             "payload": bytes(job.payload),
             "status": "queued",
@@ -226,10 +238,6 @@ class Reference(OperatorReference):
             "result": b"",
             "result_encoding": None,
         }
-        if job.key is not None:
-            self.keys.pop(job.key, None)
-            content = msgspec.structs.replace(job, id="")
-            self.keys[job.key] = {"job": job.id, "content": content, "at": now}
 
     # What workers do.
 

@@ -10,7 +10,7 @@ from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
 from bucketq.model import numbered_batches, schedules
 from bucketq.model import operations as ops
 from bucketq.model.base import Operation
-from bucketq.model.effects.access import may, right_of
+from bucketq.model.effects.access import find_token, may, right_of
 from bucketq.model.effects.operators import is_untidy
 from bucketq.model.results import Wait
 from bucketq.model.tokens import RIGHTS, TokenInfo, token_digest
@@ -40,10 +40,10 @@ def test_a_granted_token_is_found_and_listed() -> None:
     assert granted.created_at == START
     assert granted.expires_at is not None
     assert (granted.expires_at - START).total_seconds() == 60
-    found = queue.state.find_token("00000001", queue.now)
+    found = find_token(queue.state, "00000001", queue.now)
     assert found is not None
     assert found.info() == granted
-    assert queue.state.find_token("00000002", queue.now) is None
+    assert find_token(queue.state, "00000002", queue.now) is None
     assert queue.ok(ops.ReadTokens()) == (granted,)
 
 
@@ -113,7 +113,7 @@ def test_an_expired_token_is_as_good_as_none_even_before_it_is_dropped() -> None
     queue.ok(grant(1, ttl_s=10))
     queue.wait(10)
     assert len(queue.state.tokens) == 1
-    assert queue.state.find_token("00000001", queue.now) is None
+    assert find_token(queue.state, "00000001", queue.now) is None
     assert ids(queue) == []
     queue.ok(grant(2))
     assert ids(queue) == ["00000002"]

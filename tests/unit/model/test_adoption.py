@@ -192,6 +192,15 @@ def test_limits_hold(setting: str, limit: int) -> None:
     assert deep.adopt(reservation, segments).answer is True
 
 
+def test_unique_jobs_are_not_adopted() -> None:
+    deep = Deep()
+    reservation = deep.reserve()
+    segments = deep.put(reservation, (*JOBS, new_job("j9", unique="u")))
+    error = deep.adopt(reservation, segments).error
+    assert isinstance(error, InvalidRequestError)
+    assert "push such jobs" in str(error)
+
+
 def test_kinds_are_limited_by_the_indexes() -> None:
     deep = Deep()
     reservation = deep.reserve()

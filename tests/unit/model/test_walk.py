@@ -28,6 +28,7 @@ class Walker:
         self.random = random.Random(seed)
         self.machine = QueueMachine()
         changes = {"max_attempts": 3, "max_errors": 2, "max_jobs": 1000, "backoff": Backoff(2.0)}
+        changes["max_format"] = 2
         self.machine.send(Configure(changes=changes))
         self.steps: dict[Callable[[], None], int] = {
             self.push: 20,
@@ -70,6 +71,7 @@ class Walker:
             "key": f"k{self.random.randrange(20)}",
             "max_attempts": self.random.randint(1, 3),
             "backoff": self.random.choice([Backoff(0.0), Backoff(4.0, 3.0, 10.0)]),
+            "unique": f"u{self.random.randrange(4)}",
         }
         return job | {name: value for name, value in options.items() if self.number < 15}
 

@@ -58,6 +58,12 @@ def may(rights: Collection[Right], operation: object) -> bool:
     return needed is None or needed in rights or "admin" in rights
 
 
+def find_token(state: State, token_id: str, now: datetime) -> TokenRecord | None:
+    """The token with this id if it is valid now, or None."""
+    token = state.tokens.get(token_id)
+    return token if token is not None and token.is_live(now) else None
+
+
 def grant(state: State, operation: GrantToken, now: datetime) -> TokenInfo:
     """Add a token; from the first one on, brokers require tokens. It is idempotent."""
     _check(operation)

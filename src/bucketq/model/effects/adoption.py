@@ -101,6 +101,11 @@ def adopt(state: State, operation: Adopt, now: datetime, request: Request) -> bo
         raise AssertionError(message)
     for record in operation.segments:
         _check_entry(operation, record)
+    if any(segment.index.has_unique for segment in segments):
+        raise InvalidRequestError(
+            "segments with unique jobs cannot be adopted, because their names are not compared "
+            "with those of other jobs: push such jobs"
+        )
     records = operation.segments
     if len({record.id for record in records}) < len(records):
         raise InvalidRequestError("a segment stands twice in one adoption")

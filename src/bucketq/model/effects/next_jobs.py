@@ -50,12 +50,17 @@ def _take_in_order(
         if kind not in state.paused_kinds and (bound := state.bound_of(kind, now)) is not None
     ]
     heapify(bounds)
+    seen: set[int] = set()
     while bounds:
         _, kind = heappop(bounds)
         limit = bounds[0][0] if bounds else None
         try:
             while (job := _next_up_to(limit, state, kind, now)) is not None:
                 state.lanes[kind].pop(job)
+                if state.has_moved:
+                    if job.seq in seen:
+                        continue
+                    seen.add(job.seq)
                 taken.append(job)
                 room -= running_bytes(job)
                 if len(taken) == operation.limit or room <= 0:

@@ -24,6 +24,7 @@ from bucketq.errors import (
 )
 from bucketq.model import check
 from bucketq.model.base import NewJob
+from bucketq.model.effects import unique_jobs
 from bucketq.model.effects.segment_changes import name_pushed
 from bucketq.model.job_ids import KnownJobId, is_made_by, made_by
 from bucketq.model.numbered_batches import Publish, WriterRecord
@@ -59,17 +60,29 @@ def push(
     jobs, written = operation.jobs, request.written
     if written is None or written.settings != state.settings:
         _check_batch(state, jobs)
-    known, keyed = _look_up(state, jobs, now, made_by(request.session, request.number))
+    known, keyed, named = _look_up(state, jobs, now, made_by(request.session, request.number))
+    changed: Sequence[tuple[JobRecord, JobRecord]] = ()
+    more_bytes = 0
+    if named:
+        changed = _look_up_unique(state, named, now, known, keyed)
+        more_bytes = sum(row_bytes([new]) - row_bytes([old]) for old, new in changed)
     fresh: Sequence[NewJob] = jobs
     if known:
         fresh = [job for job in jobs if job.id not in known]
+    if fresh or more_bytes > 0:
+        added_bytes = row_bytes(fresh) + max(0, more_bytes)
+        check_room(state, len(fresh), added_bytes, (job.kind for job in fresh))
+    for key in _keys_to_drop(state, keyed, now):
+        state.forget_key(key)
     if fresh:
-        check_room(state, len(fresh), row_bytes(fresh), (job.kind for job in fresh))
-        for key in _keys_to_drop(state, keyed, now):
-            state.forget_key(key)
         _add(state, jobs, known, now, () if written is None else written.segments)
-        for key, job in keyed.items():
-            state.put_key(key, job.id, _digest(job), now)
+    if named:
+        unique_jobs.note_added(state, [job.id for job in named if job.id not in known])
+        unique_jobs.change_waiting(state, changed)
+        state.added_bytes += more_bytes
+    for key, job in keyed.items():
+        digest = _digest(job) if key == job.key else ""
+        state.put_key(key, known.get(job.id, job.id), digest, now)
     ids = tuple(map(_id, jobs))
     if not known:
         return ids
@@ -188,17 +201,21 @@ def _check_different(names: list[str], what: str) -> None:
 
 def _look_up(
     state: State, jobs: tuple[NewJob, ...], now: datetime, made: frozenset[str]
-) -> tuple[dict[str, str], dict[str, NewJob]]:
-    """The ids of jobs that are there already, by those in the push; the others by their keys."""
+) -> tuple[dict[str, str], dict[str, NewJob], list[NewJob]]:
+    """The ids of jobs that are there already, by those in the push; the others by their keys.
+
+    The last are those of the others that have a unique name, which is looked for afterwards.
+    """
     known: dict[str, str] = {}
     keyed: dict[str, NewJob] = {}
+    named: list[NewJob] = []
     by_id = state.jobs.by_id
     wanted = [job.key for job in jobs if job.key is not None]
     keys = state.known_keys.find(wanted) if wanted else {}
     cold = _find_cold(state, jobs, made)
     for job in jobs:
         there = by_id.get(job.id) or cold.get(job.id)
-        if job.key is None and there is None:
+        if job.key is None and there is None and job.unique is None:
             continue
         key = keys.get(job.key or "")
         if key is not None and _is_valid(state, key, now):
@@ -207,9 +224,39 @@ def _look_up(
         elif there is not None:
             _check_repeated(job, there)
             known[job.id] = there.id
-        elif job.key is not None:
-            keyed[job.key] = job
-    return known, keyed
+        else:
+            if job.key is not None:
+                keyed[job.key] = job
+            if job.unique is not None:
+                named.append(job)
+    return known, keyed, named
+
+
+def _look_up_unique(
+    state: State,
+    named: list[NewJob],
+    now: datetime,
+    known: dict[str, str],
+    keyed: dict[str, NewJob],
+) -> list[tuple[JobRecord, JobRecord]]:
+    """Add the jobs whose unique names are taken to those that are known; return what they replace.
+
+    A period becomes a key. A key of a job that is not added stands for the one that is there, so
+    that a push that is repeated with it has the same answer.
+    """
+    unique_jobs.check_unique(state, named)
+    wanted = {key: job for job in named if (key := unique_jobs.period_key(job)) is not None}
+    found = state.known_keys.find(wanted) if wanted else {}
+    valid = {
+        key: row
+        for key, row in found.items()
+        if -_FUTURE <= now - row.at <= timedelta(seconds=wanted[key].unique_s or 0)
+    }
+    runs_at = {job.id: _run_at(job, now) for job in named}
+    taken = unique_jobs.find_taken(state, named, runs_at, valid)
+    known |= taken.ids
+    keyed |= {key: job for key, job in wanted.items() if key not in valid}
+    return taken.changed
 
 
 def _find_cold(
@@ -280,7 +327,7 @@ def check_room(state: State, count: int, added_bytes: int, kinds: Iterable[str])
     """Raise ``QueueFullError`` unless there is room for jobs of some kinds."""
     settings, done = state.settings, state.done
     unfinished = state.jobs_count - len(done)
-    if unfinished + count > settings.max_jobs:
+    if count and unfinished + count > settings.max_jobs:
         raise QueueFullError(
             f"queue full: it holds {unfinished:,} jobs that are not finished, "
             f"{settings.max_jobs:,} are allowed (max_jobs); try again when some are finished"
@@ -337,12 +384,14 @@ def _add(
     state.next_seq = first + len(jobs)
 
 
+def _run_at(job: NewJob, now: datetime) -> datetime | None:
+    if job.run_at is not None:
+        return job.run_at.astimezone(UTC)
+    return now + timedelta(seconds=job.delay_s) if job.delay_s else None
+
+
 def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
-    run_at = job.run_at
-    if run_at is not None:
-        run_at = run_at.astimezone(UTC)
-    elif job.delay_s:
-        run_at = now + timedelta(seconds=job.delay_s)
+    has_time = job.run_at is not None or job.delay_s is not None
     return JobRecord(
         id=job.id,
         kind=job.kind,
@@ -352,12 +401,13 @@ def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
         payload_encoding=job.payload_encoding,
         pushed_at=now,
         priority=job.priority,
-        run_at=run_at,
+        run_at=_run_at(job, now) if has_time else None,
         max_attempts=job.max_attempts,
         backoff=job.backoff,
         key=job.key,
         tags=job.tags or None,
         replay_of=job.replay_of,
+        unique=job.unique,
     )
 
 

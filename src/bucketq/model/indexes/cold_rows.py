@@ -12,7 +12,7 @@ queue object holds it, and its position in the segment is gone.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import Literal, NamedTuple
 
@@ -28,6 +28,7 @@ from bucketq.model.segments import (
     SegmentIndex,
     SegmentRecord,
     hash_id,
+    unique_name,
 )
 
 
@@ -198,7 +199,7 @@ class ColdRows:
     def find_jobs(self, ids: Collection[str]) -> dict[str, tuple[ColdJob, Segment]]:
         """Find jobs in segments by their ids. Raises ``ColdRowsNeededError``."""
         found = {}
-        for job_id, (segment, position), index in self._candidates(ids, *JOB_CLASSES):
+        for job_id, (segment, position), index in self._candidates(ids, self.indexes(*JOB_CLASSES)):
             for job in self.jobs_of(segment, index, position, position + 1):
                 if job[1].id == job_id:
                     found[job_id] = (job, segment)
@@ -208,11 +209,30 @@ class ColdRows:
     def find_keys(self, keys: Collection[str]) -> dict[str, tuple[KeyRecord, Place]]:
         """Find idempotency keys in segments. Raises ``ColdRowsNeededError``."""
         found = {}
-        for key, place, index in self._candidates(keys, "keys"):
+        for key, place, index in self._candidates(keys, self.indexes("keys")):
             (record,) = self.keys_of(place.segment, index, place.position, place.position + 1)
             if record.id == key:
                 found[key] = (record, place)
         self.check_complete((each for each in keys if each not in found), "keys")
+        return found
+
+    def find_unique(self, names: Mapping[str, int]) -> dict[str, JobRecord]:
+        """Find the newest waiting jobs in segments by kind and unique name.
+
+        Each must have a larger number than the one given. Raises ``ColdRowsNeededError``.
+        """
+        found: dict[str, JobRecord] = {}
+        after = min(names.values())
+        indexes = self.indexes("ready", "later")
+        named = [each for each in indexes if each[0].record.last > after and each[1].has_unique]
+        for name, (segment, position), index in self._candidates(names, named):
+            for _, job, _ in self.jobs_of(segment, index, position, position + 1):
+                is_named = job.unique is not None and unique_name(job.kind, job.unique) == name
+                newest = found[name].seq if name in found else names[name]
+                if is_named and job.seq > newest:
+                    found[name] = job
+        unfound = (each for each, seq in names.items() if not seq and each not in found)
+        self.check_complete(unfound, "ready", "later")
         return found
 
     def keys_of(
@@ -353,7 +373,7 @@ class ColdRows:
             raise ColdRowsNeededError([SegmentPart(record, each) for each in missing]) from None
 
     def _candidates(
-        self, ids: Collection[str], *classes: SegmentClass
+        self, ids: Collection[str], indexes: list[tuple[Segment, SegmentIndex]]
     ) -> list[tuple[str, Place, SegmentIndex]]:
         """Return the places where rows with these ids may be, whose blocks have been read.
 
@@ -361,7 +381,7 @@ class ColdRows:
         """
         hashes = [(row_id, hash_id(row_id)) for row_id in ids]
         missing, found = list[SegmentPart](), list[tuple[str, Place, SegmentIndex]]()
-        for segment, index in self.indexes(*classes):
+        for segment, index in indexes:
             known = self.cache.ids(segment.record)
             if known is None:
                 missing.append(SegmentPart(segment.record, "ids"))

@@ -88,7 +88,9 @@ class Lane:
             return
         self._run = [job for job in self._run[self._head :] if _waiting(jobs, job.id, job.seq)]
         self._head = 0
-        self._heap = [entry for entry in self._heap if _waiting(jobs, entry[2], entry[1])]
+        in_run = {job.seq for job in self._run}  # A job that was replaced may stand here twice.
+        late = {entry for entry in self._heap if entry[1] not in in_run}
+        self._heap = [entry for entry in late if _waiting(jobs, entry[2], entry[1])]
         heapify(self._heap)
 
     def _first_of_run(self, jobs: dict[str, JobRecord]) -> JobRecord | None:

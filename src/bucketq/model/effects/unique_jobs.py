@@ -1,0 +1,157 @@
+"""Unique jobs: a push adds nothing if a job of its kind and unique name is in scope.
+
+The name is a field of the job, so whether it is taken follows from the job itself: nothing has to
+be tidied when the job ends, in whichever way. Jobs in the object are found by an index that is
+derived from the rows, jobs in segments by a hash of kind and name beside those of ids. Only a
+period outlives the job: it is an idempotency key of the queue's own, which expires like others.
+
+It is checked at a push only: a redrive queues a job again although another has its name by now.
+Then a push finds the newest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from bucketq.errors import InvalidRequestError, RejectedError
+from bucketq.model.base import NewJob
+from bucketq.model.check import RESERVED
+from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.segments import unique_name
+from bucketq.model.state import State
+
+FEATURE = "unique"
+"""What an object with unique jobs requires of its readers: others would write segments in which
+such jobs cannot be found by their names."""
+_FORMAT = 2
+"""The first format with a list of features."""
+
+
+class Taken(NamedTuple):
+    """The unique names of a push that are taken, and what is replaced in jobs that wait."""
+
+    ids: dict[str, str]
+    """For each job of the push that is not added, the id of the one that is there."""
+    changed: list[tuple[JobRecord, JobRecord]]
+    """Jobs as they are, and as they will be."""
+
+
+def period_key(job: NewJob) -> str | None:
+    """Return the key under which a period is remembered; None: the job has none."""
+    if job.unique is None or job.unique_s is None:
+        return None
+    return RESERVED + unique_name(job.kind, job.unique)
+
+
+def check_unique(state: State, jobs: Sequence[NewJob]) -> None:
+    """Refuse what the settings of the queue do not allow."""
+    if state.settings.max_format < _FORMAT:
+        raise RejectedError(
+            f"unique jobs need max_format {_FORMAT}: run `bucketq upgrade` once every process of "
+            "the queue has been upgraded"
+        )
+    longest, names = state.settings.key_retention_s, set[str]()
+    for job in jobs:
+        if _name(job) in names:
+            raise InvalidRequestError(
+                f"unique name {job.unique!r} of kind {job.kind} stands twice in one push"
+            )
+        names.add(_name(job))
+        if job.unique_s is not None and job.unique_s > longest:
+            raise InvalidRequestError(
+                f"a unique name is remembered for up to {longest:g} seconds (key_retention_s), "
+                f"not for {job.unique_s:g}; raise the setting, or shorten the period"
+            )
+
+
+def find_taken(
+    state: State,
+    jobs: Sequence[NewJob],
+    runs_at: Mapping[str, datetime | None],
+    periods: Mapping[str, KeyRecord],
+) -> Taken:
+    """Find the jobs that have the unique names of a push.
+
+    ``runs_at`` has the times from which the jobs of the push may run, by their ids, and ``periods``
+    the keys that are valid. Raises ``ColdRowsNeededError``; nothing is changed.
+    """
+    taken = Taken({}, [])
+    waiting = _find_cold(state, jobs)
+    for job in jobs:
+        if (key := period_key(job)) is not None:
+            if key not in periods:
+                continue
+            found = periods[key].job
+        else:
+            there = waiting.get(_name(job)) or _in_scope(state, job)
+            if there is None:
+                continue
+            found = there.id
+        taken.ids[job.id] = found
+        if job.replace is not None:
+            state.attach_cold()
+            old = state.borrow_job(found)
+            if old is not None and old.status == "queued" and old.unique == job.unique:
+                new = _replaced(old, job, runs_at[job.id])
+                if new != old:
+                    taken.changed.append((old, new))
+    return taken
+
+
+def note_added(state: State, ids: Sequence[str]) -> None:
+    """Note that jobs with unique names were added, to the object or as rows of a segment."""
+    for job_id in ids:
+        state.requires[FEATURE] = None
+        if (job := state.jobs.get(job_id)) is not None:
+            state.unique.add(job)
+
+
+def change_waiting(state: State, changed: Sequence[tuple[JobRecord, JobRecord]]) -> None:
+    """Replace the payloads or the times of jobs that wait.
+
+    If one gets another place, its entry at the old one stays; a claim takes it once all the same.
+    """
+    for old, new in changed:
+        _change(state, old, new)
+
+
+def _change(state: State, old: JobRecord, new: JobRecord) -> None:
+    if old.run_at != new.run_at or state.cold.is_lent(old.id):
+        state.has_moved = True
+        state.replace_job(old, new)
+        return
+    if state.recorder is not None:
+        state.recorder.replace(old, new)
+    state.jobs.replace((new,))
+    state.changes.append(("jobs", new.id))
+
+
+def _find_cold(state: State, jobs: Sequence[NewJob]) -> dict[str, JobRecord]:
+    """Find jobs in segments with the names of a push, newer than those in the object."""
+    if not state.cold.rows.segments:
+        return {}
+    hot = {_name(job): _in_scope(state, job) for job in jobs if job.unique_s is None}
+    newer_than = {name: 0 if job is None else job.seq for name, job in hot.items()}
+    return state.cold.rows.find_unique(newer_than) if newer_than else {}
+
+
+def _in_scope(state: State, job: NewJob) -> JobRecord | None:
+    """Return the newest job of the object that has the name of one of a push, and is in scope."""
+    statuses = ("queued",) if job.unique_scope == "queued" else ("queued", "running")
+    there = (each for each in state.unique.find(_name(job)) if each.status in statuses)
+    return max(there, key=lambda each: each.seq, default=None)
+
+
+def _name(job: NewJob) -> str:
+    return unique_name(job.kind, job.unique or "")
+
+
+def _replaced(old: JobRecord, job: NewJob, run_at: datetime | None) -> JobRecord:
+    new = old
+    if job.replace != "run_at":
+        new = replace(new, payload=job.payload, payload_encoding=job.payload_encoding)
+    return replace(new, run_at=run_at) if job.replace != "payload" else new
