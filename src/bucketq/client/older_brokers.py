@@ -7,8 +7,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from bucketq.commit.request_ids import RequestId, parse_token, token_of
-from bucketq.errors import LeaseLostError, NotDurableError, UnavailableError
-from bucketq.model.operations import LeaseRef, Release, ReleaseMany, Request
+from bucketq.errors import InvalidRequestError, LeaseLostError, NotDurableError, UnavailableError
+from bucketq.model.numbered_batches import Publish
+from bucketq.model.operations import LeaseRef, Push, Release, ReleaseMany, Request
+
+
+def refuse_unique(operation: Push | Publish, address: str) -> None:
+    """Raise ``InvalidRequestError`` if jobs are unique: the broker would push them twice."""
+    if any(job.unique is not None for job in operation.jobs):
+        raise InvalidRequestError(
+            f"the broker at {address} does not know unique jobs: upgrade it, or push without unique"
+        )
 
 
 async def release_each(submit: Callable[[Request], Awaitable[Any]], whole: Request) -> list[bool]:

@@ -117,6 +117,11 @@ class Job(Generic[T]):
         return self.record.key
 
     @property
+    def unique(self) -> str | None:
+        """Its unique name among the jobs of its kind."""
+        return self.record.unique
+
+    @property
     def errors(self) -> tuple[Failure, ...]:
         """Its last failures, oldest first."""
         return self.record.errors

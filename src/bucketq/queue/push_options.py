@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
-from bucketq.model.base import NewJob
+from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.records import Backoff
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
@@ -17,6 +17,7 @@ from bucketq.queue.arguments import as_plain, to_seconds
 
 T = TypeVar("T")
 
+DEFAULT_SCOPE: UniqueScope = "queued+running"
 _UNLIMITED = Settings(max_payload_bytes=2**31, max_tags=2**31)
 """The queue's own limits are known only when the request is applied."""
 
@@ -40,6 +41,15 @@ class PushOptions(TypedDict, total=False):
     """An idempotency key: a second push with the same key adds nothing."""
     tags: dict[str, str] | None
     """Labels to filter by."""
+    unique: str | None
+    """A unique name among the jobs of its kind: if it is taken, nothing is added, and the id of the
+    job that has it is returned."""
+    unique_scope: UniqueScope | float | timedelta
+    """Whose name counts: that of jobs that are ``queued``, or ``queued+running``; or for how many
+    seconds a name is taken, whatever became of its job."""
+    replace: Replacement | None
+    """What a push with a unique name replaces in a job that is there and waits: its ``payload``,
+    its ``run_at``, or ``both``."""
 
 
 class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
@@ -55,6 +65,9 @@ class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
     backoff: Backoff | None = None
     key: str | None = None
     tags: dict[str, str] | None = None
+    unique: str | None = None
+    unique_scope: UniqueScope | float | timedelta = DEFAULT_SCOPE
+    replace: Replacement | None = None
     replay_of: str | None = None
     """The archived job that this one repeats."""
 
@@ -66,6 +79,7 @@ def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
         raise InvalidRequestError(message)
     raw, encoding = payloads.encode(spec.payload, "payload", payload_type)
     tags = spec.tags
+    scope, period_s = scope_of(spec)
     new = NewJob(
         id=default_id if spec.id is None else as_plain(spec.id),
         kind=spec.kind,
@@ -80,6 +94,22 @@ def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
         # A copy: the state keeps it, and the caller may change the original.
         tags=dict(tags) if isinstance(tags, dict) else tags,
         replay_of=as_plain(spec.replay_of),
+        unique=as_plain(spec.unique),
+        unique_scope=scope,
+        unique_s=period_s,
+        replace=spec.replace,
     )
     check.new_job(new, _UNLIMITED)
     return new
+
+
+def scope_of(spec: JobSpec[Any]) -> tuple[UniqueScope | None, float | None]:
+    """Return the scope of a unique job, None if it is the default, and its period."""
+    scope = spec.unique_scope
+    if scope == DEFAULT_SCOPE:
+        return None, None
+    if spec.unique is None:
+        raise InvalidRequestError("unique_scope is for unique jobs: give unique too")
+    if isinstance(scope, str):
+        return scope, None
+    return None, to_seconds(scope)

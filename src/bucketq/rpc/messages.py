@@ -70,9 +70,9 @@ OFFERED = (
 )
 """Operations that clients may send. The others are used by brokers only."""
 
-ADDED = ("release_many", "parts", "withdraw")
-"""Features that the first brokers did not have, by their names on the wire: operations, and that a
-large message may come in parts."""
+ADDED = ("release_many", "parts", "withdraw", "unique")
+"""Features that the first brokers did not have, by their names on the wire: operations, that a
+large message may come in parts, and unique jobs."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

@@ -90,7 +90,7 @@ class ScheduleDeclarations:
             if chosen not in self._handlers:
                 handler = bind(chosen, function)
                 self._handlers.add(handler)
-                add_pushes(handler, 0, self.open_queues)
+                add_pushes(handler, 0, None, self.open_queues)
             return function
 
         return register

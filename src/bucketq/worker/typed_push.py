@@ -170,13 +170,17 @@ class OpenQueues:
         return self._opened[-1]
 
 
-def add_pushes(handler: Handler, priority: int, queues: OpenQueues) -> None:
+def add_pushes(
+    handler: Handler, priority: int, unique: Callable[[Any], str] | None, queues: OpenQueues
+) -> None:
     """Give the function of a handler the methods of ``PushableHandler``."""
     kind, payload_type = handler.kind, handler.payload_type
 
     def job(payload: Any = None, **options: Unpack[PushOptions]) -> JobSpec[Any]:
         payloads.encode(payload, "payload", payload_type)  # Raises if it does not fit.
         given: PushOptions = {"priority": priority, **options}
+        if unique is not None and "unique" not in options:
+            given["unique"] = unique(payload)
         return JobSpec[Any](kind=kind, payload=payload, **given)
 
     async def push(payload: Any = None, **options: Unpack[PushOptions]) -> JobId:

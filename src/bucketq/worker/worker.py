@@ -159,6 +159,7 @@ class Worker(ScheduleDeclarations):
         backoff: Backoff | None = None,
         run_in: Place | None = None,
         priority: int = 0,
+        unique: Callable[[Any], str] | None = None,
     ) -> Registers:
         """Register a function for jobs of a kind: ``@worker.handler("email", timeout_s=30)``.
 
@@ -175,10 +176,10 @@ class Worker(ScheduleDeclarations):
             run_in: ``loop`` is the event loop, the default for async functions; ``thread`` is the
                 default for others; ``process`` is a separate process, for CPU-bound work.
             priority: That of jobs that are pushed by ``send.push``, unless it is given there.
+            unique: Returns their unique name for a payload, unless it is given there.
         """
         if callable(kind):
             raise InvalidRequestError('a handler needs a kind: write @worker.handler("kind")')
-
         check.whole_number(priority, "priority", -check.MAX_PRIORITY, check.MAX_PRIORITY)
 
         def register(function: Callable[..., Any]) -> Any:
@@ -191,7 +192,7 @@ class Worker(ScheduleDeclarations):
                 run_in=run_in,
             )
             self._handlers.add(handler)
-            add_pushes(handler, priority, self.open_queues)
+            add_pushes(handler, priority, unique, self.open_queues)
             return function
 
         return register

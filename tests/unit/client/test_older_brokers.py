@@ -94,3 +94,13 @@ async def test_a_broker_that_was_upgraded_meanwhile_takes_the_same_request(
             answers = await queue.release_many(jobs, request=unknown.value.request)
             assert answers == [False, False]
             assert [pulse.held for pulse in await queue.heartbeat(held)] == [True]
+
+
+@virtual
+async def test_an_older_broker_is_not_sent_unique_jobs() -> None:
+    realm = Realm()
+    async with realm.serving("host1"), realm.client() as queue:
+        await queue.push("mail", 1)
+        with pytest.raises(InvalidRequestError, match="does not know unique jobs: upgrade it"):
+            await queue.push("mail", 2, unique="ada")
+        assert (await queue.stats()).counts == {"mail": {"queued": 1}}

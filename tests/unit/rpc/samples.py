@@ -34,10 +34,15 @@ FULL_JOB = NewJob(
     key="schlüssel-1",
     tags={"team": "growth", "empty": ""},
     replay_of="j0",
+    unique="eins",
+    unique_scope="queued",
+    replace="both",
 )
 JOBS = (
     PLAIN_JOB,
     FULL_JOB,
+    NewJob(id="u1", kind="k", payload=Raw(b"1"), unique="u", unique_s=2.5),
+    NewJob(id="u2", kind="k", payload=Raw(b"1"), replace="payload"),
     NewJob(id="", kind="", payload=Raw(b"")),
     NewJob(id="j3", kind="k", payload=Raw(b"1"), priority=2**31),
     NewJob(id="j4", kind="k", payload=Raw(b"1"), delay_s=0.0),

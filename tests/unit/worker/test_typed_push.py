@@ -157,3 +157,18 @@ def test_a_function_that_takes_no_attributes_is_a_handler_all_the_same() -> None
 def test_a_priority_is_checked_when_the_handler_is_registered() -> None:
     with pytest.raises(InvalidRequestError, match="priority"):
         new_worker().handler("email", priority=10**12)
+
+
+async def test_a_handler_names_its_unique_jobs() -> None:
+    worker = new_worker()
+
+    @worker.handler("email", unique=lambda email: email.to)
+    def send(email: Email) -> None: ...
+
+    async with worker.connect() as queue:
+        first = await send.push(Email("ada"))
+        again = await send.push(Email("ada"))
+        other = await send.push(Email("ada"), unique="other")
+        assert (again, again.duplicate, other.duplicate) == (first, True, False)
+        assert send.job(Email("bob")).unique == "bob"
+        assert (await queue.get(first)).unique == "ada"

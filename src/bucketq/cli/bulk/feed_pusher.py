@@ -342,7 +342,7 @@ def _is_there(found: set[Any], wanted: set[Any], own: set[Any]) -> bool:
 
 
 def _batches(items: Iterator[Item], jobs: int, size_bytes: int) -> Iterator[list[Item]]:
-    """Divide a feed into batches; no id or key occurs twice in one.
+    """Divide a feed into batches; no id, key or unique name occurs twice in one.
 
     A batch is yielded as soon as it is full, and the jobs before a bad line are yielded too.
     """
@@ -359,6 +359,8 @@ def _batches(items: Iterator[Item], jobs: int, size_bytes: int) -> Iterator[list
         if item is None:
             break
         own = {("id", item.spec.id)} | ({("key", item.spec.key)} if item.spec.key else set())
+        if item.spec.unique is not None:
+            own.add((f"unique {item.spec.kind}", item.spec.unique))
         if batch and (total + item.size_bytes > size_bytes or names & own):
             yield batch
             batch, names, total = [], set(), 0

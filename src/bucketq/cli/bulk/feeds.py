@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from bucketq.cli.parsing import NotDecodableError, check_decodable, open_file
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
-from bucketq.model.base import NewJob
+from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.operations import Snapshot
 from bucketq.model.records import Backoff, JobRecord
 from bucketq.model.settings import Settings
-from bucketq.queue.push_options import JobSpec
+from bucketq.queue.push_options import DEFAULT_SCOPE, JobSpec, scope_of
 
 # Bounds the memory of reading a file of any size.
 _CHUNK_BYTES = 1024 * 1024
@@ -110,6 +110,9 @@ class _Line(Struct, forbid_unknown_fields=True):
     backoff: Backoff | None = None
     key: str | None = None
     tags: dict[str, str] | None = None
+    unique: str | None = None
+    unique_scope: str | float = DEFAULT_SCOPE
+    replace: Replacement | None = None
     status: str | None = None
 
 
@@ -256,8 +259,13 @@ def check_item(name: str, item: Item, settings: Settings) -> NewJob:
         backoff=spec.backoff,
         key=spec.key,
         tags=spec.tags,
+        unique=spec.unique,
+        replace=spec.replace,
     )
     try:
+        scope, period_s = scope_of(spec)
+        if scope is not None or period_s is not None:
+            job = structs.replace(job, unique_scope=scope, unique_s=period_s)
         check.new_job(job, settings)
     except RejectedError as error:
         raise InvalidRequestError(f"{name}, line {item.end.number}: {error}") from None
@@ -280,6 +288,9 @@ def _spec(line: _Line, job_id: str, defaults: Defaults) -> JobSpec[Any]:
         backoff=line.backoff,
         key=line.key,
         tags=_merged(defaults.tags, line.tags) if defaults.tags or line.tags else None,
+        unique=line.unique,
+        unique_scope=cast("UniqueScope | float", line.unique_scope),
+        replace=line.replace,
     )
 
 

@@ -134,9 +134,11 @@ class _FileWrite:
         rows, size_bytes = list[SegmentRow](), 0
         for count, item in enumerate(self._feed.items(Mark())):
             job = check_item(self._feed.name, item, self._settings)
-            if not item.has_made_id or class_of_new(job) != "ready":
+            # A unique name is compared with those of all jobs, which is done by a push.
+            if not item.has_made_id or job.unique is not None or class_of_new(job) != "ready":
                 raise NotAdoptableError(
-                    f"{self._feed.noun} {item.end.number} has an id, a key, a delay or a time"
+                    f"{self._feed.noun} {item.end.number} has an id, a key, a unique name, a delay "
+                    "or a time"
                 )
             row = pushed_row(job, len(rows))
             if size_bytes + len(row.line) >= SEGMENT_BYTES:

@@ -25,6 +25,11 @@ _MAX_ITEMS = 100_000
 ITEM_BYTES = 80
 """About the size of the names and numbers of one item, without its payload."""
 
+_PLAIN_OPTIONS = (
+    *("key", "delay_s", "max_attempts", "replay_of"),
+    *("unique", "unique_scope", "unique_s", "replace"),
+)
+"""Options of a job that are written as they are."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -77,6 +82,8 @@ def _write_jobs(sent: Any, jobs: Sequence[NewJob]) -> int:
             or job.max_attempts is not None
             or job.backoff is not None
             or job.replay_of is not None
+            or job.unique is not None
+            or job.replace is not None
         ):
             size += _write_options(new.options, job)
     return size
@@ -84,7 +91,7 @@ def _write_jobs(sent: Any, jobs: Sequence[NewJob]) -> int:
 
 def _write_options(options: pb.JobOptions, job: NewJob) -> int:
     options.SetInParent()
-    for name in ("key", "delay_s", "max_attempts", "replay_of"):
+    for name in _PLAIN_OPTIONS:
         value = getattr(job, name)
         if value is not None:
             setattr(options, name, value)

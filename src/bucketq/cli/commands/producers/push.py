@@ -19,6 +19,7 @@ from bucketq.cli.parsing import (
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import SystemClock, new_id
 from bucketq.errors import InvalidRequestError
+from bucketq.queue.push_options import DEFAULT_SCOPE
 
 Batch = Annotated[int | None, option("--batch N", "With --bulk: jobs per commit.", min=1)]
 ProgressPath = Annotated[
@@ -50,6 +51,20 @@ MaxAttempts = Annotated[
 Wait = Annotated[
     str | None, option("--wait DURATION", "Wait for the result and print it instead of the id.")
 ]
+Unique = Annotated[
+    str | None, option("--unique NAME", "Push nothing while a job of this kind and name is there.")
+]
+UniqueScope = Annotated[
+    str | None,
+    option(
+        "--unique-scope SCOPE",
+        "Which jobs count: queued, queued+running (default), or a duration like 10m.",
+    ),
+]
+Replace = Annotated[
+    str | None,
+    option("--replace payload|run_at|both", "What to replace in the unique job that waits."),
+]
 Tags = Annotated[list[str] | None, option("--tag -t NAME=VALUE", "A tag; may be repeated.")]
 
 
@@ -69,6 +84,9 @@ async def run(  # noqa: PLR0913 - each is an option
     run_at: RunAt = None,
     max_attempts: MaxAttempts = None,
     tags: Tags = None,
+    unique: Unique = None,
+    unique_scope: UniqueScope = None,
+    replace: Replace = None,
     batch: Batch = None,
     progress: ProgressPath = None,
     restart: Restart = False,
@@ -81,11 +99,11 @@ async def run(  # noqa: PLR0913 - each is an option
 
     With --bulk and a KIND, each line is a payload. Without a KIND, each line is a job:
     {"kind": "email", "payload": {...}, "priority": 5, "key": "...", "tags": {...}}; id, priority,
-    delay_s, run_at, max_attempts, backoff, key and tags are optional. All lines are checked before
-    the first is pushed.
+    delay_s, run_at, max_attempts, backoff, key, tags, unique, unique_scope and replace are
+    optional. All lines are checked before the first is pushed.
 
     All lines of a large file are pushed in one commit, all or none, unless lines have an id, a key,
-    a delay or a time, the queue is behind a broker (bucketq://), or --batch is given.
+    a unique name, a delay or a time, the queue is behind a broker (bucketq://) or --batch is given.
 
     A bulk push can be interrupted at any time, even by kill -9, and resumed by running the same
     command again: no line is lost or pushed twice. Progress is recorded in FILE.bucketq-progress,
@@ -99,30 +117,44 @@ async def run(  # noqa: PLR0913 - each is an option
         bucketq push file:///srv/jobs/queue.json thumbnail --file picture.png --as bytes
         bucketq push file:///srv/jobs/queue.json email --delay 15m --key ada --file mail.json
         bucketq push file:///srv/jobs/queue.json report '{"year": 2026}' --wait 5m
+        bucketq push file:///srv/jobs/queue.json index 17 --unique user-17 --delay 5s --replace both
         bucketq push file:///srv/jobs/queue.json email --bulk --file payloads.jsonl
         bucketq push s3://bucket/jobs/queue.json --bulk --file jobs.jsonl --batch 5000
     """
-    options: dict[str, Any] = {
-        "priority": priority,
-        "delay_s": None if delay is None else parse_duration(delay, "--delay"),
-        "run_at": None if run_at is None else parse_time(run_at, "--run-at"),
-        "max_attempts": max_attempts,
-        "tags": parse_tags(tags),
-    }
+    common = _common_options(priority, delay, run_at, max_attempts, tags)
+    single = {"id": job_id, "key": key, "request": request, "unique": unique, "replace": replace}
+    single["unique_scope"] = unique_scope
     if bulk:
         _refuse_file_as_kind(kind if payload is None else payload, file)
-        given = {"the payload": payload, "--id": job_id, "--key": key, "--request": request}
-        given |= {"--wait": wait, "--as": None if encoding == "json" else encoding}
-        _refuse_single(given)
-        defaults = options | {"kind": kind, "priority": priority or None}
+        given = {f"--{name.replace('_', '-')}": value for name, value in single.items()}
+        given |= {"the payload": payload, "--wait": wait}
+        _refuse_single(given | {"--as": None if encoding == "json" else encoding})
+        defaults = common | {"kind": kind, "priority": priority or None}
         plan = {"progress": progress, "restart": restart, "batch_jobs": batch}
         return await _push_bulk(out, url, file or Path(STDIN), defaults, plan)
     if progress is not None or restart:
         raise InvalidRequestError("--progress and --restart need --bulk")
     value = _read_payload(payload, file, encoding)
     wait_s = None if wait is None else parse_duration(wait, "--wait")
-    options |= {"id": job_id, "key": key, "request": request}
+    options = common | single | {"unique_scope": _parse_scope(unique_scope)}
     return await _push_one(out, url, kind, value, wait_s, options)
+
+
+def _common_options(
+    priority: int,
+    delay: str | None,
+    run_at: str | None,
+    max_attempts: int | None,
+    tags: list[str] | None,
+) -> dict[str, Any]:
+    """Parse the options that one job and many may have."""
+    return {
+        "priority": priority,
+        "delay_s": None if delay is None else parse_duration(delay, "--delay"),
+        "run_at": None if run_at is None else parse_time(run_at, "--run-at"),
+        "max_attempts": max_attempts,
+        "tags": parse_tags(tags),
+    }
 
 
 async def _push_one(
@@ -185,6 +217,12 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
         source = "the argument" if payload is not None else file or "stdin"
         raise InvalidRequestError(f"no payload: {source} is empty; write an empty string as '\"\"'")
     return parse_json(raw, "the payload")
+
+
+def _parse_scope(text: str | None) -> str | float:
+    if text is None or text.startswith("queued"):
+        return text or DEFAULT_SCOPE
+    return parse_duration(text, "--unique-scope")
 
 
 def _refuse_file_as_kind(argument: str | None, file: Path | None) -> None:
