@@ -17,6 +17,7 @@ from bucketq.errors import (
     JobFailedError,
     JobNotFoundError,
 )
+from bucketq.model.job_ids import JobId
 from bucketq.model.numbered_batches import BatchState, ConsumerState
 from bucketq.model.operations import Pulse
 from bucketq.model.queue_stats import Stats
@@ -127,6 +128,18 @@ class RecordingQueue:
         answer: str = await self._note(
             "push",
             {"token": token, "key": options.get("key"), "request": request},
+            lambda: self.queue.push(kind, token, request=request, **options),
+        )
+        return answer
+
+    async def push_unique(
+        self, kind: str, token: str, *, request: str | None = None, **options: Any
+    ) -> JobId:
+        """Push a unique job whose payload is ``token``, unless its name is taken."""
+        unique, scope = options["unique"], options["unique_scope"]
+        answer: JobId = await self._note(
+            "push_unique",
+            {"token": token, "unique": unique, "scope": scope, "request": request},
             lambda: self.queue.push(kind, token, request=request, **options),
         )
         return answer

@@ -235,17 +235,17 @@ def _check_step(chain: CommitChain, version: int, old: JobRecord, job: JobRecord
     handed_out = job.status == "running" and job.lease != old.lease
     if job.attempt < old.attempt or (handed_out and job.attempt == old.attempt):
         chain.violate("attempts rise", f"{job.id}: {old.attempt} to {job.attempt}", version)
-    if (job.seq, job.pushed_at, job.priority, job.payload, job.key) != (
-        old.seq,
-        old.pushed_at,
-        old.priority,
-        old.payload,
-        old.key,
-    ):
-        chain.violate("a job stays what it is", f"{job.id} was changed", version)
     same_attempt = job.attempt == old.attempt and old.status == job.status == "running"
+    # A push with a unique name may replace the payload of a job, but never while that runs.
+    has_payload = job.payload == old.payload or (job.unique is not None and not same_attempt)
+    if not has_payload or _unchanging(job) != _unchanging(old):
+        chain.violate("a job stays what it is", f"{job.id} was changed", version)
     if same_attempt and (job.lease, job.worker) != (old.lease, old.worker):
         chain.violate("one owner for an attempt", f"{job.id} {job.attempt}", version)
+
+
+def _unchanging(job: JobRecord) -> tuple[Any, ...]:
+    return (job.seq, job.pushed_at, job.priority, job.key, job.unique)
 
 
 def _check_order(chain: CommitChain, version: int, before: State, state: State) -> None:

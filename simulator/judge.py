@@ -10,6 +10,7 @@ from simulator.archived_jobs import ArchivedJobs
 from simulator.call_log import CallLog
 from simulator.history_invariants import HistoryTracker
 from simulator.invariants import CommitChain, check_answers, check_version
+from simulator.unique_invariants import UniqueTracker, check_unique
 from simulator.wait_invariants import check_waits
 
 
@@ -21,6 +22,7 @@ class Judge:
         self._history = history
         self._tracker = HistoryTracker(history.store, history.key)
         self._archive = ArchivedJobs(history)
+        self._unique = UniqueTracker()
         self._version = 0
         self._state: State | None = None
         self._chain = CommitChain(
@@ -43,6 +45,8 @@ class Judge:
             if reason is not None:
                 chain.violate(*reason, version)
             state = queue.whole
+            if (reason := self._unique.follow(self._state, state)) is not None:
+                chain.violate(*reason, version)
             check_version(chain, version, self._state, state, has_moved=tracker.has_changed)
             self._state = state
 
@@ -54,4 +58,5 @@ class Judge:
             self._chain.violate(*reason)
         check_answers(self._chain)
         check_waits(self._chain, self._history)
+        check_unique(self._chain, self._history)
         return self._chain

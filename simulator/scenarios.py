@@ -11,20 +11,20 @@ from simulator.simulated_cluster import SimulatedCluster
 from simulator.worker_actors import BEHAVIOURS, CRASHERS
 
 Scenario = Literal[
-    "direct", "brokers", "auto", "mixed", "many-clients", "engines", "batches", "waits"
+    "direct", "brokers", "auto", "mixed", "many-clients", "engines", "batches", "waits", "unique"
 ]
 """The patterns.
 
 ``direct`` has only programs that write the object themselves; ``brokers`` has brokers and their
 clients; ``auto`` has clients that start brokers; ``mixed`` has all of these; ``many-clients`` has
 many clients of few brokers; ``engines`` is one of these whose workers are real worker engines;
-``batches`` is one of these with consumers and writers; and ``waits`` is one of these in which many
-programs also wait for jobs.
+``batches`` is one of these with consumers and writers; ``waits`` is one of these in which many
+programs also wait for jobs; and ``unique`` is one of these in which all also push unique jobs.
 """
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
-DRAWN = SCENARIOS[:-1]
-"""Those that a seed draws. ``waits`` is asked for by name, so that seeds stay what they were."""
+DRAWN = SCENARIOS[: SCENARIOS.index("waits")]
+"""Those that a seed draws. Others are asked for by name, so that seeds stay what they were."""
 
 _PLAIN: tuple[Scenario, ...] = ("direct", "brokers", "auto", "mixed", "many-clients")
 _ROLES = (("produce", "work"), ("produce", "produce"), ("work", "work"), ("work", "operate"))
@@ -117,9 +117,17 @@ def _use_waits(cluster: SimulatedCluster) -> None:
             program.roles = (*program.roles, "wait", "wait")
 
 
+def _use_unique(cluster: SimulatedCluster) -> None:
+    """Let every user of the queue push unique jobs, too."""
+    for program in cluster.programs:
+        if program.roles:
+            program.roles = (*program.roles, "unique")
+
+
 _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "engines": _use_engines,
     "batches": _use_batches,
     "waits": _use_waits,
+    "unique": _use_unique,
 }
 """How other scenarios are made of the plain ones."""

@@ -39,6 +39,7 @@ from simulator.machines import (
 )
 from simulator.segment_invariants import left_over, segment_key
 from simulator.simulated_network import SimulatedNetwork
+from simulator.unique_actors import produce_unique
 from simulator.wait_actors import wait_for_jobs
 from simulator.watched_store import WatchedStore
 from simulator.whole_queue import WholeReader
@@ -371,6 +372,8 @@ class SimulatedCluster:
             await consume(actor, rng.choice((0.5, 3.0, 20.0)), lease_s)
         elif role == "write":
             await write(actor, self.checkpoints, rng.randint(5, 15), rng.choice((0.1, 1.0, 3.0)))
+        elif role == "unique":
+            await produce_unique(actor, rng.randint(10, 30), rng.choice((0.1, 0.5, 1.0)))
         elif role == "wait":
             await wait_for_jobs(actor, self.known_jobs)
         else:
