@@ -104,7 +104,14 @@ def test_a_queue_without_room_takes_nothing(console: Console) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"id": "own"}, {"key": "k"}, {"delay_s": 5}, {"run_at": "2030-01-01T00:00:00Z"}]
+    "fields",
+    [
+        {"id": "own"},
+        {"key": "k"},
+        {"unique": "u"},
+        {"delay_s": 5},
+        {"run_at": "2030-01-01T00:00:00Z"},
+    ],
 )
 def test_a_file_with_such_a_line_is_pushed_in_batches(
     console: Console, fields: dict[str, object]
@@ -116,7 +123,7 @@ def test_a_file_with_such_a_line_is_pushed_in_batches(
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (console.folder / "jobs.jsonl").write_text(text)
     ran = console.ok("push", "URL", "--bulk", "--file", "jobs.jsonl")
-    assert "in batches, and not in one commit: line 21 has an id, a key, a delay" in ran.err
+    assert "in batches, and not in one commit: line 21 has an id, a key, a unique" in ran.err
     assert payloads(console) == Counter(range(30))
     state = head(console)
     assert len(state.writers) == len(state.reservations) == 0
