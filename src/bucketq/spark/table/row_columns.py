@@ -7,10 +7,11 @@ can be claimed at once.
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +29,9 @@ TEXT = pa.large_binary()
 """With offsets of 64 bits: the rows of a batch may have more than 2 GiB."""
 TextPart: TypeAlias = "bytes | pa.LargeBinaryArray"
 """A part of the texts of some rows: the same bytes in all of them, or a text for each."""
+_HASHED_AT_ONCE = 128
+"""Ids: without a step of Python for each that takes two thirds of the time, if the processor keeps
+the states of as many in its cache."""
 _ENDING_BYTES = len(',"seq":4294967295}\n')
 """The most that a line has after its opening."""
 
@@ -161,10 +165,12 @@ def _sort(rows: RowColumns) -> tuple[list[str], list[tuple[int, int, int, int]],
 def _hashes(ids: pa.LargeBinaryArray) -> IntArray:
     """Return what ``hash_id`` returns for each id."""
     digests, start = list[bytes](), blake2b(digest_size=HASH_BYTES)
-    for each in ids.to_pylist():
-        state = start.copy()  # This takes two thirds of the time that a new one takes.
-        state.update(each)
-        digests.append(state.digest())
+    each = type(start)
+    for first in range(0, len(ids), _HASHED_AT_ONCE):
+        some = ids[first : first + _HASHED_AT_ONCE].to_pylist()
+        states = [*map(each.copy, repeat(start, len(some)))]
+        deque(map(each.update, states, some), maxlen=0)
+        digests += map(each.digest, states)
     return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64)
 
 

@@ -15,6 +15,7 @@ from bucketq.codec import segment_index
 from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import encode_segment, sort_rows
 from bucketq.model.settings import Settings
+from bucketq.spark.table import row_columns
 from bucketq.spark.table.row_columns import RowColumns, cut_rows, encode_columns
 from bucketq.spark.table.row_encoding import decode_rows, encode_batches, encode_rows
 from bucketq.spark.table.write_columns import WriteColumns
@@ -37,6 +38,7 @@ ROWS = st.lists(
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_index, "BLOCK_BYTES", 500)
+        patch.setattr(row_columns, "_HASHED_AT_ONCE", 8)
         yield
 
 
