@@ -185,7 +185,7 @@ class BulkReference(TokenReference):
             return BatchState(operation.batch, 0)
         for job in held:
             job.update(status="done", outcome="completed", finished_at=now, cancel_requested=False)
-            job.update(result=b"", silent_s=0.0, lease_s=None)
+            job.update(result=b"", silent_s=0.0, lease_s=None, progress=None)
         return self._close(operation, [job["id"] for job in held], now)
 
     def _releasebatch(self, operation: ReleaseBatch, now: datetime, _seen: Seen) -> BatchState:
