@@ -21,7 +21,7 @@ from tests.servers.running import running
 from tests.servers.server import ENVIRON, Server
 
 ENOUGH = {PLAIN.name: 100, WORKERS.name: 20}
-RAGE_S = {PLAIN.name: 7.0, WORKERS.name: 15.0}
+RAGE_S = {PLAIN.name: 7.0, WORKERS.name: 12.0}
 pytestmark = pytest.mark.timeout(180)
 
 

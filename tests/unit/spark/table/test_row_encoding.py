@@ -223,6 +223,7 @@ VALUES = st.recursive(
     | st.datetimes(timezones=st.just(UTC))
     | st.decimals(allow_nan=False),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,  # Nested three deep; a hundred take ten times as long to draw.
 )
 
 
