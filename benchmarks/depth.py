@@ -19,7 +19,8 @@ for 1,000 jobs; the memory of the process is ``MiB``.
 At last two brokers serve the queue, the leader is killed with SIGKILL, and the time until a client
 has claimed a job from the other one is ``failover``.
 
-The last lines have the price of a million jobs, by the prices below.
+``$/million`` is what the requests of a million jobs cost, by the prices below. ``--markdown``
+prints rows for a page of the documentation.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -65,7 +66,7 @@ PUT_PRICE = 5.0 / 1_000_000
 GET_PRICE = 0.4 / 1_000_000
 """Dollars for a request, at the list prices of a large provider (S3 Standard, us-east-1, 2026);
 PUT, LIST and DELETE as PUT. Transfer within a region is free."""
-_LINE = "{:>10} {:>9} {:>8} {:>8} {:>8} {:>6} {:>9} {:>6} {:>7} {:>7} {:>9} {:>6} {:>9} {:>9}"
+_LINE = "{:>10} {:>9} {:>8} {:>8} {:>8} {:>6} {:>9} {:>6} {:>7} {:>7} {:>9} {:>6} {:>9} {:>9} {:>9}"
 _TITLES = (
     "waiting",
     "head KiB",
@@ -81,6 +82,7 @@ _TITLES = (
     "MiB",
     "req/1000",
     "KiB/1000",
+    "$/million",
 )
 
 
@@ -297,9 +299,11 @@ async def failover(url: str) -> float:
                 return perf_counter() - began
 
 
-def print_line(waiting: int, opened: Opened, found: Rounds, of: float, failover_s: float) -> None:
-    """Print the line of a depth; ``of`` is the rate that it is compared with."""
-    cells = (
+def cells_of(
+    waiting: int, opened: Opened, found: Rounds, of: float, failover_s: float
+) -> tuple[str, ...]:
+    """What is printed of a depth; ``of`` is the rate that it is compared with."""
+    return (
         f"{waiting:,}",
         f"{opened.head_bytes / 1024:,.0f}",
         f"{opened.push_s * 1000:.1f} ms",
@@ -314,8 +318,8 @@ def print_line(waiting: int, opened: Opened, found: Rounds, of: float, failover_
         f"{found.memory_mib:,.0f}",
         f"{1000 * (found.writes + found.reads):,.0f}",
         f"{1000 * found.transferred_bytes / 1024:,.0f}",
+        f"{found.price:.2f}",
     )
-    print(_LINE.format(*cells), flush=True)
 
 
 def measure_place(urls: dict[int, str], size_bytes: int, given: argparse.Namespace) -> None:
@@ -333,12 +337,19 @@ def measure_place(urls: dict[int, str], size_bytes: int, given: argparse.Namespa
                 measurer.run(given.seconds)
     found = {waiting: Rounds(measurer.rounds) for waiting, measurer in measurers.items()}
     of = found[SHALLOW].cycles_per_s if SHALLOW in found else 0.0
-    print(_LINE.format(*_TITLES), flush=True)
+    print_cells(_TITLES, given)
+    if given.markdown:
+        print_cells(["--:"] * len(_TITLES), given)
     for waiting, url in urls.items():
         failover_s = asyncio.run(failover(url)) if waiting else 0.0
-        print_line(waiting, measurers[waiting].opened, found[waiting], of, failover_s)
-    listed = ", ".join(f"${each.price:,.2f} at {waiting:,}" for waiting, each in found.items())
-    print(f"requests of a million jobs, by 64 callers: {listed}", flush=True)
+        opened = measurers[waiting].opened
+        print_cells(cells_of(waiting, opened, found[waiting], of, failover_s), given)
+
+
+def print_cells(cells: Sequence[str], given: argparse.Namespace) -> None:
+    """Print a line of the table."""
+    line = f"| {' | '.join(cells)} |" if given.markdown else _LINE.format(*cells)
+    print(line, flush=True)
 
 
 def main() -> None:
@@ -350,6 +361,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often the callers work")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long, each time")
     parser.add_argument("--old", action="store_true", help="without segments")
+    parser.add_argument("--markdown", action="store_true", help="print tables for the docs")
     parser.add_argument("--dir", type=Path, default=Path("/var/tmp"), help="a folder on a disk")
     parser.add_argument("--measure", metavar="URL", help="measure one queue, as it is asked to")
     given = parser.parse_args()
