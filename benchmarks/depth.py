@@ -46,7 +46,7 @@ from benchmarks.counting_store import CountingStore
 from msgspec import Struct
 
 import bucketq
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.queue.queue import Queue
 from bucketq.store.url import open_store
 from tests.servers import seaweedfs

@@ -19,13 +19,13 @@ from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
-from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
-from bucketq.worker.processes import ProcessRunner
-from bucketq.worker.runner import Runner, TaskRunner, call
-from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.runners.caller_loop import CallerLoopRunner
+from bucketq.worker.runners.processes import ProcessRunner
+from bucketq.worker.runners.runner import Runner, TaskRunner, call
+from bucketq.worker.runners.threads import ThreadRunner
 
 _ABREAST = 100
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -21,11 +21,11 @@ from bucketq.broker.takeover import Identity
 from bucketq.client.addresses import AddressFinder
 from bucketq.client.discovery import Finder, ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher
-from bucketq.client.remote import RemoteCommitter
+from bucketq.client.remote_committer import RemoteCommitter
 from bucketq.codec import Document, Prepared
 from bucketq.commit.base import Committer
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.queue_history import DEFAULT_HISTORY_POLICY, HistoryPolicy
 from bucketq.commit.objects.register import Register, Settled
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY, SegmentPolicy

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import BucketQError, UnavailableError
 from bucketq.model import state as state_module

@@ -19,7 +19,7 @@ from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
 from bucketq.worker.handler_exceptions import GiveUp, Retry
 from bucketq.worker.handlers import Handler, Handlers, bind
-from bucketq.worker.runner import TaskRunner
+from bucketq.worker.runners.runner import TaskRunner
 from simulator.actors import KINDS
 from simulator.worker_log import EngineRun, HandlerRun, RecordingEngineQueue, WorkerLog
 

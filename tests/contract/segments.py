@@ -1,7 +1,7 @@
 """One small test of each thing that is done to segments, and lost answers, on a real server.
 
-What they mean does not depend on the server: ``tests/unit/commit/test_segment_folder.py`` holds
-that in memory and on files.
+What they mean does not depend on the server: ``test_segment_folder.py`` holds that in memory
+and on files.
 """
 
 from __future__ import annotations

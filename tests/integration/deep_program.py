@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import SystemClock
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.queue_history import HistoryPolicy
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_policy import SegmentPolicy

@@ -153,7 +153,7 @@ async def test_compactions_at_once_and_readers_beside_them_see_every_job_once(
 
 async def doubled(store: ObjectStore, layout: Layout) -> int:
     """How many rows of the table are there more than jobs."""
-    from bucketq.archive.parquet import copies_in  # noqa: PLC0415 - see importorskip
+    from bucketq.archive.parquet_format import copies_in  # noqa: PLC0415 - see importorskip
 
     log = open_log(store, layout)
     await log.refresh()

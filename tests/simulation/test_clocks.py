@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bucketq.codec import decode
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.model.effects import timekeeping
 from bucketq.queue.queue import Queue

@@ -16,7 +16,7 @@ import pytest
 
 from bucketq.codec import Document, Prepared
 from bucketq.commit.direct_lease_expiry import DirectLeaseExpiry
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects import register as register_module
 from bucketq.commit.objects.register import Register, Settled
 from bucketq.commit.upkeep.archiver import Archiver

@@ -24,9 +24,9 @@ from bucketq.broker.server import Server
 from bucketq.broker.standby import Standby
 from bucketq.broker.takeover import Identity, Sign
 from bucketq.client import discovery
-from bucketq.client import remote as remote_module
+from bucketq.client import remote_committer as remote_module
 from bucketq.codec import Document
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.parked_claims import ParkedClaims
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.working_state import WorkingState

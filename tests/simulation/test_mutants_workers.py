@@ -15,9 +15,9 @@ from bucketq.queue.job import Job
 from bucketq.queue.sender import Sender
 from bucketq.worker.attempt import Attempt
 from bucketq.worker.engine import Engine
-from bucketq.worker.lease import LeaseKeeper
+from bucketq.worker.lease_renewal import LeaseKeeper
 from bucketq.worker.prefetch import Prefetch
-from bucketq.worker.runner import Runner
+from bucketq.worker.runners.runner import Runner
 from bucketq.worker.settling import Settling
 from simulator.fault_schedule import FaultSchedule
 from tests.simulation import test_mutants

@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.delta import AddFile, DeltaLog
-from bucketq.archive.parquet import FIELDS, demand_pyarrow, jobs_in
+from bucketq.archive.parquet_format import FIELDS, demand_pyarrow, jobs_in
 from bucketq.errors import CorruptStateError
 from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectMissingError, ObjectStore

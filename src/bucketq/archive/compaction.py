@@ -28,7 +28,14 @@ from bucketq.archive.archive_layout import Layout
 from bucketq.archive.archive_lines import CopyKey, copy_key, lines_in
 from bucketq.archive.compacted import file_name, open_log
 from bucketq.archive.delta import AddFile, DeltaLog, added
-from bucketq.archive.parquet import GROUP_ROWS, ArchivedRow, Group, copies_in, file_of, group_of
+from bucketq.archive.parquet_format import (
+    GROUP_ROWS,
+    ArchivedRow,
+    Group,
+    copies_in,
+    file_of,
+    group_of,
+)
 from bucketq.clock import Clock, new_id
 from bucketq.errors import UnavailableError
 from bucketq.store.base import ObjectMissingError, ObjectStore

@@ -23,7 +23,7 @@ from bucketq.broker.token_guard import refusal
 from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.commit.commit_hooks import CommitHooks
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.pacing import ALONE_S, FairnessPause
 from bucketq.commit.objects.register import Register
 from bucketq.commit.parked_claims import ParkedClaims

@@ -23,9 +23,9 @@ from bucketq.client.connect_arguments import (
 )
 from bucketq.client.discovery import ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
-from bucketq.client.remote import RemoteCommitter
+from bucketq.client.remote_committer import RemoteCommitter
 from bucketq.clock import Clock
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.address import secured, split_address, this_host

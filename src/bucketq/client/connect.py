@@ -28,8 +28,8 @@ from bucketq.client.connect_arguments import (
 )
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.base import Committer
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.queue.queue import Queue
 from bucketq.rpc.credentials import Tls, make_credentials

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check

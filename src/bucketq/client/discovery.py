@@ -18,7 +18,7 @@ from bucketq.client.client_connection import ClientConnection
 from bucketq.client.launcher import Launcher
 from bucketq.codec import Heading
 from bucketq.commit.base import Committer
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import (
     AccessDeniedError,

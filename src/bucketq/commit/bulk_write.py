@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 
 from bucketq.clock import Clock
 from bucketq.codec.segment_file import EncodedSegment
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, RejectedError

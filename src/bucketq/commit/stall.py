@@ -22,7 +22,7 @@ from bucketq.codec import Document
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.objects.register import Register
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.commit.reading import look_up_in_turns
+from bucketq.commit.read_turns import look_up_in_turns
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.commit.working_state import WorkingState
 from bucketq.errors import BucketQError, UnavailableError

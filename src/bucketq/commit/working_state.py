@@ -26,7 +26,7 @@ from bucketq.commit.outcome_errors import not_durable, rejected_repeat
 from bucketq.commit.parked_claims import ParkedClaims, next_due_s
 from bucketq.commit.parked_waits import ParkedWaits, has_answer
 from bucketq.commit.pending_requests import Backlog, PendingRequest
-from bucketq.commit.reading import look_up_in_turns, reads_among
+from bucketq.commit.read_turns import look_up_in_turns, reads_among
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.errors import BucketQError, CorruptStateError, NotDurableError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError

@@ -21,10 +21,10 @@ from bucketq.worker.attempt import Attempt, End, Ended
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
 from bucketq.worker.handlers import Handler
-from bucketq.worker.lease import LeaseKeeper
-from bucketq.worker.runner import Begun, HandlerExit, TaskRunner
+from bucketq.worker.lease_renewal import LeaseKeeper
+from bucketq.worker.runners.runner import Begun, HandlerExit, TaskRunner
+from bucketq.worker.runners.threads import ThreadRunner
 from bucketq.worker.settling import Settling
-from bucketq.worker.threads import ThreadRunner
 
 _WORKER = "workbench"
 _BEAT_S = 0.05

@@ -8,7 +8,7 @@ from typing import Any
 from bucketq.client.connect_arguments import own_register
 from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import Clock
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.due_times import NoCronError, next_due
 from bucketq.commit.upkeep.schedule_firer import ScheduleFirer
 from bucketq.model.operations import Request

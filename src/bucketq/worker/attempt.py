@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError, RejectedError
-from bucketq.model.effects.retry import delay_after_failure
+from bucketq.model.effects.retry_delay import delay_after_failure
 from bucketq.model.records import Progress
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
@@ -28,7 +28,7 @@ from bucketq.worker.context import Context
 from bucketq.worker.failure import describe, unkept
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 from bucketq.worker.handlers import Handler
-from bucketq.worker.runner import Runner
+from bucketq.worker.runners.runner import Runner
 from bucketq.worker.settling import Settling, Unsettled
 
 Stop = Literal["lost", "silent", "cancel", "timeout", "hurry"]

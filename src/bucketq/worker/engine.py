@@ -23,10 +23,10 @@ from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
 from bucketq.worker.failure import name_of
 from bucketq.worker.handlers import Handler
-from bucketq.worker.lease import LeaseEvent, LeaseKeeper
+from bucketq.worker.lease_renewal import LeaseEvent, LeaseKeeper
 from bucketq.worker.prefetch import Prefetch
 from bucketq.worker.queue_warnings import QueueWarnings
-from bucketq.worker.runner import Runner
+from bucketq.worker.runners.runner import Runner
 from bucketq.worker.settling import Settling, Unsettled
 from bucketq.worker.silent_jobs import worth_waiting_s
 

@@ -37,7 +37,6 @@ from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff
 from bucketq.queue.arguments import seconds
 from bucketq.queue.queue import Queue
-from bucketq.worker.caller_loop import CallerLoopRunner, run_on
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.declared_schedules import ScheduleDeclarations, declare
 from bucketq.worker.drain import Drain
@@ -53,9 +52,10 @@ from bucketq.worker.handlers import (
 )
 from bucketq.worker.lifespan import Hook, Lifespan
 from bucketq.worker.middleware import Middleware, check_middleware
-from bucketq.worker.runner import Runner, Runners
+from bucketq.worker.runners.caller_loop import CallerLoopRunner, run_on
+from bucketq.worker.runners.runner import Runner, Runners
+from bucketq.worker.runners.threads import ThreadRunner, stop_in_thread
 from bucketq.worker.signals import stopped_by_signals
-from bucketq.worker.threads import ThreadRunner, stop_in_thread
 from bucketq.worker.typed_push import OpenQueues, Registers, add_pushes
 
 HookT = TypeVar("HookT", bound=Hook)
@@ -413,7 +413,7 @@ class Worker(ScheduleDeclarations):
         """Create the runner of the handlers."""
         runners: dict[Place, Runner] = {"loop": CallerLoopRunner(caller), "thread": ThreadRunner()}
         if any(handler.place == "process" for handler in handlers.values()):
-            from bucketq.worker.processes import ProcessRunner  # noqa: PLC0415 - few need it
+            from bucketq.worker.runners.processes import ProcessRunner  # noqa: PLC0415 - few need it
 
             runners["process"] = ProcessRunner(handlers)
         return Runners(runners)

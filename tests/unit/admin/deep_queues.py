@@ -8,8 +8,8 @@ from typing import Any
 
 from bucketq import admin
 from bucketq.codec import decode
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.queue_history import DEFAULT_HISTORY_POLICY
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY, SegmentPolicy

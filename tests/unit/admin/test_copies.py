@@ -9,7 +9,7 @@ import pytest
 
 from bucketq import admin
 from bucketq.codec import RowSpool, decode
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.errors import CorruptStateError, QueueNotFoundError
 from bucketq.testing import StoreLink
 from tests.unit.admin.deep_queues import KEY, Deep, deep

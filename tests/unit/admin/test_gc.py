@@ -8,7 +8,7 @@ import pytest
 
 from bucketq import admin
 from bucketq.codec import Tombstone
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
 from tests.unit.admin.deep_queues import KEY, Deep, deep
 from tests.unit.admin.test_restore_deep import named

@@ -12,7 +12,7 @@ import pytest
 
 from bucketq import admin
 from bucketq.codec import decode
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.errors import (
     CorruptStateError,
     InvalidRequestError,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from bucketq.archive import compaction, parquet
+from bucketq.archive import compaction, parquet_format
 from bucketq.archive.compaction import Compactor
 from bucketq.archive.reader import ArchiveReader
 from bucketq.archive.upkeep import prune, sweep
@@ -50,7 +50,7 @@ async def test_fields_of_a_newer_bucketq_are_kept() -> None:
     await compact(store)
     [key] = await files(store)
     body = (await store.get(key)).body
-    assert list(parquet.jobs_in(body, *DAY, key)) == [job]
+    assert list(parquet_format.jobs_in(body, *DAY, key)) == [job]
     import pyarrow as pa  # noqa: PLC0415 - see importorskip
     import pyarrow.parquet as pq  # noqa: PLC0415 - see importorskip
 

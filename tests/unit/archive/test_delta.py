@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bucketq.archive import parquet
+from bucketq.archive import parquet_format
 from bucketq.archive.delta import DeltaLog
 from bucketq.archive.reader import ArchiveReader
 from bucketq.archive.upkeep import prune
@@ -57,7 +57,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_out(error: BucketQError) 
     store = Forgetful(error)
     await archive(store, 1, finished("a"))
     await compact(store)
-    log = DeltaLog(store, LAYOUT.compacted, parquet.FIELDS)
+    log = DeltaLog(store, LAYOUT.compacted, parquet_format.FIELDS)
     await log.refresh()
     assert (log.version, len(log.files)) == (0, 1)
     assert await names(store) == ["a"]
@@ -75,7 +75,7 @@ async def test_a_commit_in_doubt_is_not_called_refused_when_the_next_try_is() ->
             raise StoreRefusedError("no permission")
 
     store = Late()
-    log = DeltaLog(store, LAYOUT.compacted, parquet.FIELDS)
+    log = DeltaLog(store, LAYOUT.compacted, parquet_format.FIELDS)
     assert await log.commit([], SystemClock(), "WRITE")
     assert (log.version, store.tries) == (0, 2)
 
@@ -85,7 +85,7 @@ async def test_a_log_of_many_versions_is_read_whole() -> None:
     for number in range(40):
         await archive(store, number, finished(f"job{number}"))
         await compact(store)
-    log = DeltaLog(store, LAYOUT.compacted, parquet.FIELDS)
+    log = DeltaLog(store, LAYOUT.compacted, parquet_format.FIELDS)
     assert len(await log.refresh()) == 40
     assert (log.version, await log.refresh()) == (39, [])
 
@@ -105,7 +105,7 @@ async def test_without_pyarrow_the_error_says_what_to_install(
     await archive(store, 1, finished("a"))
     await compact(store)
     await archive(store, 2, finished("b", NOON + timedelta(days=-1)))
-    monkeypatch.setattr(parquet, "find_spec", lambda _: None)
+    monkeypatch.setattr(parquet_format, "find_spec", lambda _: None)
     with pytest.raises(InvalidRequestError, match="pip install pyarrow"):
         await names(store)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from bucketq.archive.archive_lines import decode_line
-from bucketq.archive.parquet import ArchivedRow, cut
+from bucketq.archive.parquet_format import ArchivedRow, cut
 from bucketq.model.records import JobRecord
 
 TEXTS = st.sampled_from(['a,"payload":1', ',"result":{}', "}", "{", "[", "]}", '"', "\\", "ä", ""])

@@ -10,9 +10,9 @@ from typing import Any
 from bucketq.client.addresses import AddressFinder
 from bucketq.client.discovery import Finder, ObjectFinder
 from bucketq.client.launcher import Launcher
-from bucketq.client.remote import RemoteCommitter
+from bucketq.client.remote_committer import RemoteCommitter
 from bucketq.commit.base import Committer, CommitterLostError
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.model.operations import Request
 from bucketq.queue.queue import Queue

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bucketq.broker.leader import Leader
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.errors import OverloadedError, UnavailableError
 from simulator.simulated_network import NetworkFaults
 from tests.unit.broker.land import now_s

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bucketq.client.client_connection import ClientConnection
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.errors import ClosedError, SupersededError, UnavailableError
 from tests.unit.broker.land import now_s, until
 from tests.unit.client.clients import Realm, committer_of

@@ -13,7 +13,7 @@ from bucketq.client.addresses import AddressFinder
 from bucketq.client.client_connection import ClientConnection
 from bucketq.client.discovery import NotYetError, ObjectFinder
 from bucketq.commit.base import Committer
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.errors import (
     CorruptStateError,
     QueueNotFoundError,

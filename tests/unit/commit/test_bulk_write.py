@@ -12,8 +12,8 @@ from msgspec import Raw
 from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import encode_segment, sort_rows
 from bucketq.commit.bulk_write import BulkWrite, Reservation, new_name, put_reserved
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep

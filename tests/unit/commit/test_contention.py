@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bucketq.broker.leader import Leader
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bucketq.codec import decode
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects import segment_parts
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY, SegmentPolicy

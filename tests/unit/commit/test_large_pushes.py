@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.errors import QueueFullError, StoreRefusedError, UnavailableError
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Push, Request

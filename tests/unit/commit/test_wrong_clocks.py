@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue

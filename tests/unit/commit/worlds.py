@@ -10,8 +10,8 @@ from typing import Any, ParamSpec
 
 from bucketq.admin import QueueObject, backup
 from bucketq.codec import decode
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.model.state import State

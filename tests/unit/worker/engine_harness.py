@@ -18,7 +18,7 @@ from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.virtual_loop import current_loop
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
-from bucketq.worker.runner import Runner, TaskRunner
+from bucketq.worker.runners.runner import Runner, TaskRunner
 from tests.unit.commit.worlds import Effect, Fault, World
 
 VERBS = (

@@ -12,7 +12,7 @@ from bucketq.queue.queue import Queue
 from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler
-from bucketq.worker.runner import Begun, call
+from bucketq.worker.runners.runner import Begun, call
 from tests.unit.commit.worlds import say_nothing, virtual
 from tests.unit.worker.engine_harness import (
     VERBS,

@@ -10,7 +10,7 @@ from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
 from bucketq.model.settings import Settings
 from bucketq.testing.virtual_loop import VirtualLoop, run
-from bucketq.worker.lease import LeaseEvent, LeaseKeeper
+from bucketq.worker.lease_renewal import LeaseEvent, LeaseKeeper
 from tests.unit.commit.worlds import virtual
 
 FENCE_S = 24.0

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from bucketq.worker import processes
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import bind
-from bucketq.worker.processes import ProcessDied, ProcessRunner
+from bucketq.worker.runners import processes
+from bucketq.worker.runners.processes import ProcessDied, ProcessRunner
 from tests.unit.worker import forking_handlers
 from tests.unit.worker.engine_harness import claimed_job
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 from bucketq import Context, Job
 from bucketq.model.records import JobRecord
 from bucketq.worker.handlers import bind
-from bucketq.worker.processes import ProcessRunner
+from bucketq.worker.runners.processes import ProcessRunner
 
 
 def touch(path: str) -> str:

@@ -18,8 +18,8 @@ import pytest
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 from bucketq.worker.handlers import bind
-from bucketq.worker.processes import ProcessDied, ProcessRunner, _Child
-from bucketq.worker.reply import Reply
+from bucketq.worker.runners.processes import ProcessDied, ProcessRunner, _Child
+from bucketq.worker.runners.reply import Reply
 from tests.unit.worker import process_handlers
 from tests.unit.worker.engine_harness import claimed_job
 

@@ -10,7 +10,14 @@ import pytest
 
 from bucketq.worker.failure import name_of
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
-from bucketq.worker.reply import ENDED, Reply, how_it_ended, reply_done, reply_failed, value_of
+from bucketq.worker.runners.reply import (
+    ENDED,
+    Reply,
+    how_it_ended,
+    reply_done,
+    reply_failed,
+    value_of,
+)
 
 
 def sent(reply: Reply) -> Any:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from bucketq.client.loop_thread import LoopThread
-from bucketq.worker.caller_loop import CallerLoopRunner
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
 from bucketq.worker.handlers import bind
-from bucketq.worker.runner import HandlerExit, Runners
-from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.runners.caller_loop import CallerLoopRunner
+from bucketq.worker.runners.runner import HandlerExit, Runners
+from bucketq.worker.runners.threads import ThreadRunner
 from tests.unit.worker.engine_harness import claimed_job
 
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
 from bucketq.model.effects.next_jobs import take_next
-from bucketq.model.effects.retry import attempts_left, delay_after_failure
+from bucketq.model.effects.retry_delay import attempts_left, delay_after_failure
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
     Claim,

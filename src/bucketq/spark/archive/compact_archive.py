@@ -26,7 +26,7 @@ from bucketq.spark.archive.archive_frame import check_range
 from bucketq.spark.queue_access import opened_store
 from bucketq.spark.session.compatibility import is_connect_session, prepare_session
 from bucketq.spark.session.spark_errors import error_named, translate_errors
-from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.runners.threads import ThreadRunner
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,9 +27,9 @@ from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import Handler
-from bucketq.worker.reply import ENDED, value_of
-from bucketq.worker.runner import Begun
-from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.runners.reply import ENDED, value_of
+from bucketq.worker.runners.runner import Begun
+from bucketq.worker.runners.threads import ThreadRunner
 
 if TYPE_CHECKING:
     from bucketq.spark.handlers.spark_cluster import SparkCluster

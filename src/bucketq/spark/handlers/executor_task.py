@@ -27,9 +27,9 @@ from bucketq.spark.handlers.pickled_handlers import (
 )
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler, Place
-from bucketq.worker.reply import Reply, how_it_ended, reply_done, reply_failed
-from bucketq.worker.runner import Runner, Runners, TaskRunner
-from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.runners.reply import Reply, how_it_ended, reply_done, reply_failed
+from bucketq.worker.runners.runner import Runner, Runners, TaskRunner
+from bucketq.worker.runners.threads import ThreadRunner
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -189,7 +189,7 @@ async def _reply_of(running: Awaitable[Any]) -> Reply:
 def _runner(handlers: dict[str, Handler]) -> Runners:
     runners: dict[Place, Runner] = {"loop": TaskRunner(), "thread": ThreadRunner()}
     if any(handler.place == "process" for handler in handlers.values()):
-        from bucketq.worker.processes import ProcessRunner  # noqa: PLC0415 - few need it
+        from bucketq.worker.runners.processes import ProcessRunner  # noqa: PLC0415 - few need it
 
         runners["process"] = ProcessRunner(handlers)
     return Runners(runners)

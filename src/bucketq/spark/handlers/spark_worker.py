@@ -28,8 +28,8 @@ from bucketq.spark.session.compatibility import prepare_session
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
-from bucketq.worker.runner import Runner
-from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.runners.runner import Runner
+from bucketq.worker.runners.threads import ThreadRunner
 from bucketq.worker.worker import Worker
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from bucketq.spark.handlers.spark_cluster import SparkCluster
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import bind
-from bucketq.worker.reply import how_it_ended, reply_done, reply_failed
+from bucketq.worker.runners.reply import how_it_ended, reply_done, reply_failed
 from tests.unit.worker.engine_harness import claimed_job, until
 
 PATIENCE_S = 20

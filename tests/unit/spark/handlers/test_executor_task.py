@@ -24,7 +24,7 @@ from bucketq.spark.handlers.pickled_handlers import PickledHandlers, pickle_hand
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 from bucketq.worker.handlers import Handler, bind
-from bucketq.worker.reply import Reply, value_of
+from bucketq.worker.runners.reply import Reply, value_of
 from tests.unit.worker import process_handlers
 from tests.unit.worker.engine_harness import claimed_job
 

@@ -16,7 +16,7 @@ from bucketq.spark.handlers.executor_task import TaskSettings
 from bucketq.spark.handlers.pickled_handlers import PickledHandlers, pickle_handlers
 from bucketq.spark.handlers.spark_cluster import SparkCluster
 from bucketq.worker.handlers import bind
-from bucketq.worker.reply import value_of
+from bucketq.worker.runners.reply import value_of
 from tests.unit.worker.engine_harness import claimed_job
 
 JAVA = """An error occurred while calling o172.collectToPython.

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 import bucketq
 from bucketq.clock import SystemClock
 from bucketq.codec import decode
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import RejectedError
 from bucketq.model.operations import Request, Tidy

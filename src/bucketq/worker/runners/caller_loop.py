@@ -15,7 +15,7 @@ from typing import Any
 from bucketq.worker.context import Context
 from bucketq.worker.forced_exit import JOB_TASK
 from bucketq.worker.handlers import Handler
-from bucketq.worker.runner import Begun, call
+from bucketq.worker.runners.runner import Begun, call
 
 
 class _Mailbox:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.errors import StoreRefusedError
 from bucketq.queue.queue import Queue
 from bucketq.testing import VirtualLoop, run

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from bucketq.codec import decode
 from bucketq.codec.history_file import decode_changes, encode_changes
 from bucketq.codec.past_state import PastState
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.commit.objects.queue_history import HistoryPolicy
 from bucketq.commit.objects.register import Register

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.queue.push_options import JobSpec
 from bucketq.testing import VirtualLoop, run

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.upkeep.schedule_firer import MISSED_AFTER
 from bucketq.model.operations import Lead, Request

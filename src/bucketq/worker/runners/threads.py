@@ -19,7 +19,7 @@ from typing import Any
 from bucketq.client.loop_thread import LoopThread
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler
-from bucketq.worker.runner import Begun, call_plain
+from bucketq.worker.runners.runner import Begun, call_plain
 
 Work = Callable[[], None]
 

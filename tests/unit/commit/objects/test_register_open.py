@@ -16,7 +16,7 @@ from bucketq.errors import (
 )
 from bucketq.store.resolve_write import Verdict
 from bucketq.testing import SimulatedClock, SimulatedStore, current_loop
-from tests.unit.commit.test_register import commit, opened
+from tests.unit.commit.objects.test_register import commit, opened
 from tests.unit.commit.worlds import (
     KEY,
     Fault,

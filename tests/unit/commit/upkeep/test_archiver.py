@@ -11,8 +11,8 @@ import pytest
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.reader import ArchiveReader
 from bucketq.archive.writer import ArchiveWriter
-from bucketq.commit.direct import DirectCommitter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.upkeep import archiver
 from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError

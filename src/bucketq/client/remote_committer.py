@@ -24,7 +24,7 @@ from bucketq.client.discovery import Finder, NotYetError
 from bucketq.client.older_brokers import release_each
 from bucketq.clock import Clock, fraction
 from bucketq.commit.base import Committer, CommitterLostError
-from bucketq.commit.direct import DirectCommitter
+from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.commit.upkeep.background import Background

@@ -34,9 +34,16 @@ from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler
-from bucketq.worker.reply import ENDED, Reply, how_it_ended, reply_done, reply_failed, value_of
-from bucketq.worker.runner import Begun, call, call_plain
-from bucketq.worker.threads import ThreadRunner
+from bucketq.worker.runners.reply import (
+    ENDED,
+    Reply,
+    how_it_ended,
+    reply_done,
+    reply_failed,
+    value_of,
+)
+from bucketq.worker.runners.runner import Begun, call, call_plain
+from bucketq.worker.runners.threads import ThreadRunner
 
 _SPAWN = multiprocessing.get_context("spawn")
 _IGNORED = (signal.SIGINT, signal.SIGTERM)

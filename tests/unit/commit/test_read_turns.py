@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bucketq.commit.commit_hooks import CommitHooks
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.commit.reading import ROUND_S, read_in_turns
+from bucketq.commit.read_turns import ROUND_S, read_in_turns
 from bucketq.model.operations import List, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied

@@ -15,7 +15,7 @@ from bucketq.errors import (
     LeaseLostError,
     PayloadError,
 )
-from bucketq.model.effects.retry import delay_after_failure
+from bucketq.model.effects.retry_delay import delay_after_failure
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,

@@ -11,7 +11,7 @@ import pytest
 
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.writer import ArchiveWriter
-from bucketq.commit.group import GroupCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.upkeep import archiver
 from bucketq.errors import JobNotFoundError

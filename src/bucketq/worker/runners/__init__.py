@@ -1,0 +1,1 @@
+"""How handlers are run: on the event loop of the caller, in threads, or in processes."""
