@@ -23,9 +23,9 @@ from tests.environ import ROOT
 SEEDS = 160
 GROUPS = 8
 """Each group of twenty meets every fault, which is enough to notice a promise that is broken."""
-SOME_SEEDS = (*range(0, SEEDS, 2 * GROUPS), 72)
-"""Those of an ordinary run meet every fault as well, and leave out the slowest. The others, and
-``make sim``, look for what happens in one of a hundred worlds only."""
+SOME_SEEDS = (0, 16, 64, 72, 80, 96, 112)
+"""Those of an ordinary run meet every fault as well, in every scenario that has no test of its own;
+some are deep. The others, and ``make sim``, look for what happens in one of a hundred worlds."""
 FAIR_SEEDS = ((1000, 1009), (1001, 1008), (1002, 1005), (1003, 1006), (1004, 1007))
 """Groups in which brokers lead and jobs are done under every schedule. Ordinary runs have another
 group for each schedule: together every scenario of clients, but not each under each schedule."""
@@ -172,9 +172,11 @@ def test_drivers_and_writers_that_die_find_and_repeat_their_batches(group: int) 
 
 
 def test_a_seed_replays_to_the_letter_under_another_hash_seed() -> None:
+    """It is quick, deep, and has programs of every kind."""
+
     def replay(hash_seed: str) -> str:
         run = subprocess.run(
-            [sys.executable, "-m", "simulator", "--seed", "7", "--seeds", "1"],
+            [sys.executable, "-m", "simulator", "--seed", "16", "--seeds", "1"],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
