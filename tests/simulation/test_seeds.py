@@ -172,11 +172,11 @@ def test_drivers_and_writers_that_die_find_and_repeat_their_batches(group: int) 
 
 
 def test_a_seed_replays_to_the_letter_under_another_hash_seed() -> None:
-    """It is quick, deep, and has programs of every kind."""
+    """Its brokers have many claims waiting, whose order must not depend on a hash."""
 
     def replay(hash_seed: str) -> str:
         run = subprocess.run(
-            [sys.executable, "-m", "simulator", "--seed", "16", "--seeds", "1"],
+            [sys.executable, "-m", "simulator", "--seed", "7", "--seeds", "1"],
             cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
