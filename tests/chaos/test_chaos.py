@@ -22,7 +22,9 @@ from tests.servers.server import ENVIRON, Server
 
 ENOUGH = {PLAIN.name: 100, WORKERS.name: 20}
 RAGE_S = {PLAIN.name: 7.0, WORKERS.name: 12.0}
-pytestmark = pytest.mark.timeout(180)
+_LONGER = (1, 3, 6)
+"""How many times as long it is tried on a machine that is too busy to do enough in that time."""
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
@@ -34,15 +36,18 @@ def folder() -> Iterator[Path]:
 
 
 async def check(folder: Path, server: Server | None, cast: Cast) -> None:
-    seed = random.randrange(2**32)
-    verdict = await run(folder, server, seed, RAGE_S[cast.name], cast)
-    hint = f"SEED={seed}\n{verdict.table()}"
-    assert not verdict.problems, "\n".join([*verdict.problems, hint])
-    assert verdict.numbers["takeovers"] > 0, hint
-    # Two producers that are killed and stopped like everybody push few where cores are scarce.
-    assert verdict.numbers["acknowledged" if cast is PLAIN else "attempts"] > ENOUGH[cast.name], (
-        hint
-    )
+    counted = "acknowledged" if cast is PLAIN else "attempts"
+    for longer in _LONGER:
+        seed = random.randrange(2**32)
+        inner = folder / f"{longer}"
+        inner.mkdir()
+        verdict = await run(inner, server, seed, longer * RAGE_S[cast.name], cast)
+        hint = f"SEED={seed}\n{verdict.table()}"
+        assert not verdict.problems, "\n".join([*verdict.problems, hint])
+        # Two producers that are killed and stopped like everybody push few if cores are scarce.
+        if verdict.numbers["takeovers"] > 0 and verdict.numbers[counted] > ENOUGH[cast.name]:
+            return
+    pytest.fail(f"too little was done to show anything: {hint}")
 
 
 @pytest.mark.parametrize("measure", [with_a_standby, without_a_standby])
