@@ -302,7 +302,8 @@ def test_the_intact_jobs_of_a_truncated_object_can_be_imported(console: Console)
     lines = console.path.read_bytes()[:-60].splitlines()
     for segment in console.folder.glob("queue/segments/*/*.jsonl"):
         lines += segment.read_bytes().splitlines()
-    whole = [line.rstrip(b",") for line in lines if line.startswith(b'{"id"') and b'"kind"' in line]
+    jobs = [line.rstrip(b",") for line in lines if line.startswith(b'{"id"') and b'"kind"' in line]
+    whole = [line for line in jobs if line.endswith(b"}")]
     (console.folder / "saved.jsonl").write_bytes(b"\n".join(whole[:3]))
     other = Console(console.folder / "new")
     assert console.ok("import", other.url, "saved.jsonl").out == "3 jobs pushed\n"

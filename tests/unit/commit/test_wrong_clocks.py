@@ -58,6 +58,7 @@ async def crowded() -> Hosts:
 
 @pytest.mark.parametrize("ahead_s", [2 * HOUR_S, 40 * DAY_S])
 @pytest.mark.parametrize("pushes", [1, 5])
+@pytest.mark.shallow
 @virtual
 async def test_one_host_that_is_ahead_erases_nothing(ahead_s: float, pushes: int) -> None:
     world = await crowded()
