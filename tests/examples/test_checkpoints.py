@@ -19,7 +19,7 @@ def test_a_worker_that_is_killed_half_way_is_followed_by_one_that_goes_on(tmp_pa
     environ = {"BUCKETQ_URL": url, "CHECKPOINTS": str(tmp_path / "checkpoints")}
     command = [str(EXAMPLES / "checkpoints.py")]
     with bucketq.connect_sync(url, mode="direct") as queue:
-        queue.configure(lease_s=1.0, heartbeat_s=0.2, grace_s=0.5)
+        queue.configure(lease_s=4.0, heartbeat_s=0.5, grace_s=1.0)
         job = queue.push("primes", {"below": BELOW, "step": 5_000})
 
     with Program(command, tmp_path / "first.txt", **environ) as first:
