@@ -391,7 +391,6 @@ def _run_at(job: NewJob, now: datetime) -> datetime | None:
 
 
 def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
-    has_time = job.run_at is not None or job.delay_s is not None
     return JobRecord(
         id=job.id,
         kind=job.kind,
@@ -401,7 +400,7 @@ def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
         payload_encoding=job.payload_encoding,
         pushed_at=now,
         priority=job.priority,
-        run_at=_run_at(job, now) if has_time else None,
+        run_at=_run_at(job, now),
         max_attempts=job.max_attempts,
         backoff=job.backoff,
         key=job.key,
