@@ -22,9 +22,9 @@ _LOW = 4095
 has parts of new lengths, but there are few lengths of either kind."""
 
 
-def combine(first: int, second: int, second_length: int) -> int:
-    """The checksum of two parts, one behind the other."""
-    return _multiply(_power(second_length), first) ^ second
+def combine(first: int, second: int, shift: int) -> int:
+    """The checksum of two parts, one behind the other; ``shift`` follows from the second length."""
+    return _multiply(shift, first) ^ second
 
 
 def _multiply(a: int, b: int) -> int:
@@ -53,7 +53,7 @@ def _squares(base: int, count: int) -> tuple[int, ...]:
 _SQUARES = _squares(_BYTE, 63)
 
 
-def _power(length: int) -> int:
+def shift_of(length: int) -> int:
     """x^(8 * length): one multiplication, if parts of about this length were met before."""
     low = _power_of(length & _LOW)
     return _multiply(_power_of(length - (length & _LOW)), low) if length > _LOW else low

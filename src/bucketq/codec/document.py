@@ -18,7 +18,7 @@ from zlib import crc32
 import msgspec
 from msgspec import UNSET, Raw
 
-from bucketq.codec.crc import combine
+from bucketq.codec.crc import combine, shift_of
 from bucketq.codec.layout import COMMA, END, OPENINGS, OPTIONAL, SEGMENTS, SEPARATOR, Head
 from bucketq.codec.unknown_fields import encode_row
 from bucketq.model import history
@@ -26,9 +26,10 @@ from bucketq.model.indexes.cold_rows import ColdRows
 from bucketq.model.indexes.table import Table
 from bucketq.model.state import State
 
-_GROUP_BITS = 4
-"""How many blocks have one checksum: with more of them more is read again for one row, with
-fewer there are more to be put together."""
+_GROUP_BITS = 2
+"""How many blocks have one checksum, about 60 KiB: reading them again takes as long as putting six
+checksums together. With more blocks more is read again for one row, with fewer there are more
+checksums."""
 
 _CLOSING = b"\n]"
 """How a table ends; no row begins like that."""
@@ -54,6 +55,7 @@ class _Section:
         self.table = table
         self._texts: dict[int, _Text] = {}
         self._groups: dict[int, tuple[int, int]] = {}
+        """Of each group that rests, the checksum, and what its length does to one before it."""
 
     def adopt(self, body: bytes, start: int, end: int) -> None:
         """Take the encoded rows, without the table's brackets, from an object just read.
@@ -80,6 +82,9 @@ class _Section:
     def encode(self, state: State, crc: int) -> tuple[list[_Text], int, int]:
         """The parts of the table's text, the checksum up to there, and the length of the parts."""
         touched: Iterable[int] = self.table.take_touched()
+        if not self.table.blocks:
+            self._texts, self._groups = {}, {}
+            return [], crc, 0
         if not self._texts:
             touched = self.table.blocks
         for number in touched:
@@ -89,7 +94,7 @@ class _Section:
                 self._texts.pop(number, None)
             else:
                 self._texts[number] = self._encode_rows(state, rows)
-        return self._join(crc)
+        return self._join(crc, {number >> _GROUP_BITS for number in touched})
 
     def rest_on(self, body: memoryview, start: int) -> None:
         """Keep the text as views of an object that was just encoded, to keep it once only."""
@@ -98,21 +103,25 @@ class _Section:
             self._texts[number] = body[start:stop]
             start = stop + len(COMMA)
 
-    def _join(self, crc: int) -> tuple[list[_Text], int, int]:
+    def _join(self, crc: int, touched: set[int]) -> tuple[list[_Text], int, int]:
         parts: list[_Text] = []
-        length = 0
         groups = {}
         for group, numbers in groupby(self.table.blocks, _group_of):
             texts = [self._texts[number] for number in numbers]
-            groups[group] = self._groups.get(group) or _sum(texts)
             if parts:
-                crc, length = crc32(COMMA, crc), length + len(COMMA)
-            crc = combine(crc, *groups[group])
-            length += groups[group][1]
+                crc = crc32(COMMA, crc)
+            if group in touched:
+                # The checksum of a group is kept once it rests: most change again at once.
+                crc = _sum(texts, crc)
+            else:
+                if (known := self._groups.get(group)) is None:
+                    known = _sum(texts), shift_of(_length(texts))
+                groups[group] = known
+                crc = combine(crc, *known)
             for text in texts:
                 parts += (COMMA, text) if parts else (text,)
         self._groups = groups
-        return parts, crc, length
+        return parts, crc, sum(map(len, parts))
 
     def _encode_rows(self, state: State, rows: list[Any]) -> bytes:
         if not state.extra:
@@ -128,13 +137,16 @@ def _group_of(block_number: int) -> int:
     return block_number >> _GROUP_BITS
 
 
-def _sum(texts: list[_Text]) -> tuple[int, int]:
-    """The checksum and the length of the rows of some blocks."""
-    crc, length = crc32(texts[0]), len(texts[0])
+def _sum(texts: list[_Text], crc: int = 0) -> int:
+    """The checksum of the rows of some blocks, behind what ``crc`` is the checksum of."""
+    crc = crc32(texts[0], crc)
     for text in texts[1:]:
         crc = crc32(text, crc32(COMMA, crc))
-        length += len(COMMA) + len(text)
-    return crc, length
+    return crc
+
+
+def _length(texts: list[_Text]) -> int:
+    return sum(map(len, texts)) + len(COMMA) * (len(texts) - 1)
 
 
 def _line_start(row: Any) -> bytes:

@@ -33,7 +33,7 @@ from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import ScheduleRecord
-from bucketq.model.segments import JOB_CLASSES, SegmentIndex, SegmentRecord
+from bucketq.model.segments import SegmentIndex, SegmentRecord
 from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenRecord
@@ -144,7 +144,7 @@ class State:
     @property
     def jobs_count(self) -> int:
         """How many jobs there are, in the object and in segments."""
-        return len(self.jobs.by_id) - self.cold.lent + self.cold.rows.count(*JOB_CLASSES)
+        return len(self.jobs.by_id) - self.cold.lent + self.cold.rows.jobs_count
 
     def count(self, kind: str, status: Status) -> int:
         """How many jobs of a kind have a status."""
@@ -299,7 +299,9 @@ class State:
     def bound_of(self, kind: str, now: datetime) -> tuple[int, int] | None:
         """No job of a kind that is due comes before this in the order of claims; None: none is."""
         job, bound = self._decoded_head(kind, now), self.cold.bound_of(kind)
-        return min(filter(None, (bound, None if job is None else job.order)), default=None)
+        if job is None or bound is None:
+            return bound if job is None else job.order
+        return min(bound, job.order)
 
     def head_of(self, kind: str, now: datetime) -> JobRecord | None:
         """The next job of a kind that is due, or None. Raises ``ColdRowsNeededError``."""

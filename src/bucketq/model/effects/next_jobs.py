@@ -21,6 +21,7 @@ from bucketq.model.state import State
 _KINDS_AHEAD = 64
 """For how many kinds the next jobs are asked for at once, if they may all have a turn: one request
 to a store after the other would take seconds."""
+_UNUSED = (0, 0)
 
 
 def take_next(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[JobRecord]:
@@ -44,12 +45,17 @@ def _take_in_order(
     room = state.settings.max_running_bytes - state.running.size_bytes
     if room <= 0:
         return
-    bounds = [
-        (bound, kind)
+    kinds = [
+        kind
         for kind in dict.fromkeys(operation.kinds or state.kinds_waiting())
-        if kind not in state.paused_kinds and (bound := state.bound_of(kind, now)) is not None
+        if kind not in state.paused_kinds
     ]
-    heapify(bounds)
+    if len(kinds) == 1:
+        bounds = [(_UNUSED, kinds[0])]  # There is nothing to compare it with.
+    else:
+        each = ((state.bound_of(kind, now), kind) for kind in kinds)
+        bounds = [(bound, kind) for bound, kind in each if bound is not None]
+        heapify(bounds)
     seen: set[int] = set()
     while bounds:
         _, kind = heappop(bounds)

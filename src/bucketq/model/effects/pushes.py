@@ -50,7 +50,7 @@ others together, and no push is refused for them before: an archiver that works 
 below this, but one that fails must not let the object grow without end."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_id = attrgetter("id")
+_id, _kind = attrgetter("id"), attrgetter("kind")
 
 
 def push(
@@ -58,26 +58,30 @@ def push(
 ) -> tuple[str, ...]:
     """Add jobs, all or none; return their ids, or those of the jobs that they would repeat."""
     jobs, written = operation.jobs, request.written
-    if written is None or written.settings != state.settings:
-        _check_batch(state, jobs)
-    known, keyed, named = _look_up(state, jobs, now, made_by(request.session, request.number))
+    is_checked = written is not None and written.settings == state.settings
+    fresh_bytes = row_bytes(jobs) if is_checked else _check_batch(state, jobs)
+    known, keyed, named = _look_up(state, jobs, now, request)
     changed: Sequence[tuple[JobRecord, JobRecord]] = ()
     more_bytes = 0
     if named:
         changed = _look_up_unique(state, named, now, known, keyed)
-        more_bytes = sum(row_bytes([new]) - row_bytes([old]) for old, new in changed)
+        more_bytes = row_bytes([new for _, new in changed]) - row_bytes([old for old, _ in changed])
     fresh: Sequence[NewJob] = jobs
     if known:
-        fresh = [job for job in jobs if job.id not in known]
+        fresh = _without(known, jobs)
+        fresh_bytes = row_bytes(fresh)
     if fresh or more_bytes > 0:
-        added_bytes = row_bytes(fresh) + max(0, more_bytes)
-        check_room(state, len(fresh), added_bytes, (job.kind for job in fresh))
-    for key in _keys_to_drop(state, keyed, now):
+        check_room(state, len(fresh), fresh_bytes + max(0, more_bytes), map(_kind, fresh))
+    for key in _keys_to_drop(state, keyed, now) if keyed else ():
         state.forget_key(key)
-    if fresh:
-        _add(state, jobs, known, now, () if written is None else written.segments)
+    if known or written is not None:
+        _add_some(state, jobs, known, now, () if written is None else written.segments)
+    else:
+        state.add_jobs([_record(job, seq, now) for seq, job in enumerate(jobs, state.next_seq)])
+        state.added_bytes += fresh_bytes
+        state.next_seq += len(jobs)
     if named:
-        unique_jobs.note_added(state, [job.id for job in named if job.id not in known])
+        unique_jobs.note_added(state, [job.id for job in _without(known, named)])
         unique_jobs.change_waiting(state, changed)
         state.added_bytes += more_bytes
     for key, job in keyed.items():
@@ -131,9 +135,8 @@ def may_grant(state: State, operation: Push | Publish) -> bool:
     try:
         if isinstance(operation, Publish) and is_published(state, operation):
             return False
-        _check_batch(state, operation.jobs)
         jobs = operation.jobs
-        check_room(state, len(jobs), row_bytes(jobs), (job.kind for job in jobs))
+        check_room(state, len(jobs), _check_batch(state, jobs), map(_kind, jobs))
     except RejectedError:
         return False
     return True
@@ -141,7 +144,7 @@ def may_grant(state: State, operation: Push | Publish) -> bool:
 
 def row_bytes(jobs: Sequence[NewJob | JobRecord]) -> int:
     """About how many bytes the lines of waiting jobs take."""
-    return _LINE_BYTES * len(jobs) + sum(len(memoryview(job.payload)) for job in jobs)
+    return _LINE_BYTES * len(jobs) + sum([len(memoryview(job.payload)) for job in jobs])
 
 
 def is_published(state: State, operation: Publish | Reserve | Adopt) -> bool:
@@ -172,8 +175,8 @@ def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[st
     )
 
 
-def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> None:
-    """Check what does not depend on other jobs."""
+def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> int:
+    """Check what does not depend on other jobs; return the same as ``row_bytes``."""
     settings = state.settings
     if len(jobs) > settings.max_batch_jobs:
         raise InvalidRequestError(
@@ -191,6 +194,7 @@ def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> None:
             f"{size_bytes:,} bytes of payload in one push, at most "
             f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
         )
+    return _LINE_BYTES * len(jobs) + size_bytes
 
 
 def _check_different(names: list[str], what: str) -> None:
@@ -200,7 +204,7 @@ def _check_different(names: list[str], what: str) -> None:
 
 
 def _look_up(
-    state: State, jobs: tuple[NewJob, ...], now: datetime, made: frozenset[str]
+    state: State, jobs: tuple[NewJob, ...], now: datetime, request: Request
 ) -> tuple[dict[str, str], dict[str, NewJob], list[NewJob]]:
     """The ids of jobs that are there already, by those in the push; the others by their keys.
 
@@ -212,7 +216,7 @@ def _look_up(
     by_id = state.jobs.by_id
     wanted = [job.key for job in jobs if job.key is not None]
     keys = state.known_keys.find(wanted) if wanted else {}
-    cold = _find_cold(state, jobs, made)
+    cold = _find_cold(state, jobs, request) if state.cold.rows.segments else {}
     for job in jobs:
         there = by_id.get(job.id) or cold.get(job.id)
         if job.key is None and there is None and job.unique is None:
@@ -259,15 +263,12 @@ def _look_up_unique(
     return taken.changed
 
 
-def _find_cold(
-    state: State, jobs: tuple[NewJob, ...], made: frozenset[str]
-) -> dict[str, JobRecord]:
+def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict[str, JobRecord]:
     """The jobs in segments with the ids of a push, but for ids that no other request makes."""
-    if not state.cold.rows.segments:
-        return {}
-    by_id = state.jobs.by_id
+    by_id, made = state.jobs.by_id, made_by(request.session, request.number)
     ids = [job.id for job in jobs if job.id not in by_id and not is_made_by(made, job.id)]
-    return {job_id: job for job_id, ((_, job, _), _) in state.cold.find(ids).items()}
+    found = state.cold.find(ids) if ids else {}
+    return {job_id: job for job_id, ((_, job, _), _) in found.items()}
 
 
 def _check_key(job: NewJob, known: KeyRecord) -> None:
@@ -358,7 +359,11 @@ def check_room(state: State, count: int, added_bytes: int, kinds: Iterable[str])
         )
 
 
-def _add(
+def _without(known: Mapping[str, str], jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    return [job for job in jobs if job.id not in known]
+
+
+def _add_some(
     state: State,
     jobs: tuple[NewJob, ...],
     known: Mapping[str, str],
@@ -369,8 +374,10 @@ def _add(
 
     Those in segments that were written for the push are in the queue once these are named.
     """
+    if len(known) == len(jobs):
+        return
     first = state.next_seq
-    left = {place for place, job in enumerate(jobs) if job.id in known} if known else set[int]()
+    left = {place for place, job in enumerate(jobs) if job.id in known}
     for segment in written:
         if name_pushed(state, segment, Pushed(first, now), left):
             state.changes += [("jobs", jobs[n].id) for n in segment.seqs if n not in left]

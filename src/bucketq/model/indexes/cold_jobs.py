@@ -62,6 +62,8 @@ class ColdJobs:
         """The segments whose indexes have not been read."""
         self._lanes: dict[str, list[tuple[int, int, int, ColdRun]]] = {}
         """For each kind, a heap of runs by their bounds."""
+        self._read_ahead = set[str]()
+        """The kinds whose next jobs were read, though not decoded, when this was last looked at."""
         self._later: list[_Cursor] = []
         self._dead: list[_Cursor] = []
         self._lent: dict[str, Lent] = {}
@@ -120,13 +122,15 @@ class ColdJobs:
     def bound_of(self, kind: str) -> tuple[int, int] | None:
         """No cold job of a kind comes before this in the order of claims; None: there is none."""
         lane = self._lanes.get(kind)
+        if lane is None:
+            return None
         while lane:
             run = lane[0][3]
             position = run.segment.gone.next_live(run.position)
             if position < run.stop and self.rows.is_readable(run.segment):
                 return lane[0][:2]
             heappop(lane)
-        self._lanes.pop(kind, None)
+        del self._lanes[kind]
         return None
 
     def decode_next(self, kind: str) -> list[JobRecord]:
@@ -137,6 +141,7 @@ class ColdJobs:
         """
         lane = self._lanes[kind]
         run = lane[0][3]
+        self._read_ahead.discard(kind)
         jobs, stop = self.rows.next_jobs(run, _READ_AHEAD)
         run.position = stop
         if jobs:
@@ -151,7 +156,10 @@ class ColdJobs:
         """Return what claims of a kind will need next and was not read.
 
         It is nothing before half of what was read ahead is used, so that each request reads much.
+        Every claim asks for it.
         """
+        if kind in self._read_ahead:
+            return []
         lane, blocks = self._lanes.get(kind, []), list[tuple[SegmentRecord, Block]]()
         # The second of a heap is one of the two below its first.
         for *_, run in lane[:1] + sorted(lane[1:3], key=_bound)[:1]:
@@ -161,6 +169,7 @@ class ColdJobs:
                 blocks += [(run.segment.record, block) for block in found]
         has = self.rows.cache.has_block
         if all(has(*block) for block in blocks[: _READ_AHEAD // 2]):
+            self._read_ahead.add(kind)
             return []
         return [SegmentPart(*block) for block in blocks[:_READ_AHEAD] if not has(*block)]
 
@@ -267,6 +276,7 @@ class ColdJobs:
     def move(self, sources: list[Segment], targets: dict[int, Place]) -> None:
         """Drop segments whose jobs are in others now; ``targets`` has their places by number."""
         dropped = {source.record.id for source in sources}
+        self._read_ahead.clear()
         for source in sources:
             self.rows.drop(source)
             self._unread.pop(source.record.id, None)
@@ -299,6 +309,7 @@ class ColdJobs:
 
     def _push(self, kind: str, run: ColdRun) -> None:
         entry = (run.priority, run.seq, self._number(), run)
+        self._read_ahead.discard(kind)
         heappush(self._lanes.setdefault(kind, []), entry)
 
     def _first(self, cursors: list[_Cursor]) -> datetime | None:

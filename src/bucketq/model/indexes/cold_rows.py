@@ -88,6 +88,8 @@ class ColdRows:
         """Take the entries of a queue object."""
         self.segments = {record.id: Segment(record) for record in records}
         self._live: dict[SegmentClass, int] = {}
+        self.jobs_count = 0
+        """How many jobs have not left."""
         self.live_bytes = 0
         """About how many bytes the rows take that have not left."""
         self.generation = 0
@@ -178,6 +180,8 @@ class ColdRows:
     def _count(self, segment: Segment, more: int) -> None:
         record = segment.record
         self._live[record.cls] = self._live.get(record.cls, 0) + more
+        if record.cls in JOB_CLASSES:
+            self.jobs_count += more
         self.live_bytes += more * (record.bytes // record.rows)
 
     def indexes(self, *classes: SegmentClass) -> list[tuple[Segment, SegmentIndex]]:
