@@ -87,6 +87,8 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 def _from(floor: int, old: int, by_number: dict[int, Any]) -> dict[int, Any]:
     """Drop what lies below a new floor; costs the smaller of what is dropped and what is there."""
+    if not by_number:
+        return by_number
     if floor - old > len(by_number):
         return {n: kept for n, kept in by_number.items() if n >= floor}
     for number in range(old, floor):

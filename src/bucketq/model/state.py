@@ -294,7 +294,7 @@ class State:
 
     def kinds_waiting(self) -> Iterable[str]:
         """The kinds that may have a job to be claimed."""
-        return dict.fromkeys([*self.lanes, *self.cold.kinds])
+        return dict.fromkeys([*self.lanes, *self.cold.lanes])
 
     def bound_of(self, kind: str, now: datetime) -> tuple[int, int] | None:
         """No job of a kind that is due comes before this in the order of claims; None: none is."""
@@ -307,7 +307,7 @@ class State:
         """The next job of a kind that is due, or None. Raises ``ColdRowsNeededError``."""
         while True:
             job = self._decoded_head(kind, now)
-            bound = self.cold.bound_of(kind)
+            bound = self.cold.bound_of(kind) if self.cold.lanes else None
             if bound is None or (job is not None and job.order < bound):
                 return job
             for each in self.cold.decode_next(kind):

@@ -11,7 +11,7 @@ but is written to the queue object only when it is changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
@@ -60,8 +60,8 @@ class ColdJobs:
         self._table = table
         self._unread = {segment.record.id: segment for segment in rows.of_class(*_STATUS)}
         """The segments whose indexes have not been read."""
-        self._lanes: dict[str, list[tuple[int, int, int, ColdRun]]] = {}
-        """For each kind, a heap of runs by their bounds."""
+        self.lanes: dict[str, list[tuple[int, int, int, ColdRun]]] = {}
+        """For each kind that has cold jobs to be claimed, a heap of runs by their bounds."""
         self._read_ahead = set[str]()
         """The kinds whose next jobs were read, though not decoded, when this was last looked at."""
         self._later: list[_Cursor] = []
@@ -84,11 +84,6 @@ class ColdJobs:
     def is_lent(self, job_id: str) -> bool:
         """Whether a job is decoded and unchanged."""
         return job_id in self._lent
-
-    @property
-    def kinds(self) -> Iterator[str]:
-        """The kinds that have cold jobs to be claimed now."""
-        return iter(self._lanes)
 
     def attach(self, some: Collection[Segment] | None = None) -> dict[tuple[str, Status], int]:
         """Take the indexes of all segments, or some; return how many jobs they add to the counts.
@@ -113,7 +108,7 @@ class ColdJobs:
 
     def count_undecoded(self, kind: str) -> int:
         """Count the jobs of a kind that wait to be claimed and have not been decoded."""
-        runs = (run for *_, run in self._lanes.get(kind, ()))
+        runs = (run for *_, run in self.lanes.get(kind, ()))
         return sum(
             run.stop - run.position - run.segment.gone.count_between(run.position, run.stop)
             for run in runs
@@ -121,7 +116,7 @@ class ColdJobs:
 
     def bound_of(self, kind: str) -> tuple[int, int] | None:
         """No cold job of a kind comes before this in the order of claims; None: there is none."""
-        lane = self._lanes.get(kind)
+        lane = self.lanes.get(kind)
         if lane is None:
             return None
         while lane:
@@ -130,7 +125,7 @@ class ColdJobs:
             if position < run.stop and self.rows.is_readable(run.segment):
                 return lane[0][:2]
             heappop(lane)
-        del self._lanes[kind]
+        del self.lanes[kind]
         return None
 
     def decode_next(self, kind: str) -> list[JobRecord]:
@@ -139,7 +134,7 @@ class ColdJobs:
         Raises:
             ColdRowsNeededError: They have not been read.
         """
-        lane = self._lanes[kind]
+        lane = self.lanes[kind]
         run = lane[0][3]
         self._read_ahead.discard(kind)
         jobs, stop = self.rows.next_jobs(run, _READ_AHEAD)
@@ -160,7 +155,7 @@ class ColdJobs:
         """
         if kind in self._read_ahead:
             return []
-        lane, blocks = self._lanes.get(kind, []), list[tuple[SegmentRecord, Block]]()
+        lane, blocks = self.lanes.get(kind, []), list[tuple[SegmentRecord, Block]]()
         # The second of a heap is one of the two below its first.
         for *_, run in lane[:1] + sorted(lane[1:3], key=_bound)[:1]:
             position, index = run.segment.gone.next_live(run.position), run.segment.index
@@ -284,11 +279,11 @@ class ColdJobs:
             if lent.place.segment.record.id in dropped:
                 place = targets[self._table.by_id[job_id].seq]
                 self._lent[job_id] = lent._replace(place=place)
-        for kind, lane in list(self._lanes.items()):
+        for kind, lane in list(self.lanes.items()):
             kept = [each for each in lane if each[3].segment.record.id not in dropped]
             if len(kept) < len(lane):
                 heapify(kept)
-                self._lanes[kind] = kept
+                self.lanes[kind] = kept
         self._later = _without(self._later, dropped)
         self._dead = _without(self._dead, dropped)
 
@@ -310,7 +305,7 @@ class ColdJobs:
     def _push(self, kind: str, run: ColdRun) -> None:
         entry = (run.priority, run.seq, self._number(), run)
         self._read_ahead.discard(kind)
-        heappush(self._lanes.setdefault(kind, []), entry)
+        heappush(self.lanes.setdefault(kind, []), entry)
 
     def _first(self, cursors: list[_Cursor]) -> datetime | None:
         while cursors:
