@@ -112,7 +112,7 @@ class _Check:
                 f"{record.seq} to {record.last}"
             )
 
-    def _read(self, index: SegmentIndex) -> Iterator[tuple[int, SortFields]]:
+    def _read(self, index: SegmentIndex) -> Iterator[tuple[int, SortFields | JobRecord]]:
         """Yield the rows that can be read and fit the class, also those that have left."""
         for block in index.blocks:
             lines = self._attempt(partial(split_block, block, self._cut(block), self._where))
@@ -146,7 +146,7 @@ class _Check:
     def _check_place(
         self,
         position: int,
-        fields: SortFields,
+        fields: SortFields | JobRecord,
         seqs: array[int] | None,
         ids: SegmentIds | None,
     ) -> None:
@@ -159,7 +159,7 @@ class _Check:
             if position not in ids.find(hash_id(name)):
                 self._note(f"the row at position {position} cannot be found by its unique name")
 
-    def _check_order(self, found: dict[int, SortFields]) -> None:
+    def _check_order(self, found: dict[int, SortFields | JobRecord]) -> None:
         before: Any = None
         for position, fields in found.items():
             order = order_of(self._record.cls, fields)
@@ -167,7 +167,7 @@ class _Check:
                 self._note(f"the row at position {position} is out of order")
             before = order
 
-    def _check_index(self, index: SegmentIndex, found: dict[int, SortFields]) -> None:
+    def _check_index(self, index: SegmentIndex, found: dict[int, SortFields | JobRecord]) -> None:
         for run in index.runs:
             some = [found[position] for position in range(run.start, run.stop)]
             is_same = all((f.kind, f.priority) == (run.kind, run.priority) for f in some)

@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from itertools import accumulate, groupby
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any, TypeVar, cast
 from zlib import crc32
 
 import msgspec
@@ -62,7 +63,13 @@ SEGMENT_BYTES = 8 << 20
 the slowest stores, and a queue of 10 million small jobs has about 300."""
 _ID = re.compile(r"(?:r[0-9]{20}-[0-9a-f]{16}|[0-9]{20})-[0-9a-f]{16}")
 """A digest of the bytes, after the last version that may introduce it or a reservation."""
+_STEP_ROWS = 512
+"""How many rows are encoded in one step: about a millisecond."""
 _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
+
+_kind = attrgetter("fields.kind")
+_run = attrgetter("fields.kind", "fields.priority")
+_ready_order = attrgetter("fields.kind", "fields.priority", "fields.seq")
 
 
 class SortFields(Struct, frozen=True, gc=False):
@@ -82,7 +89,7 @@ class SortFields(Struct, frozen=True, gc=False):
 class SegmentRow(Struct, frozen=True, gc=False):
     """A row that goes into a segment."""
 
-    fields: SortFields
+    fields: SortFields | JobRecord
     line: bytes
     """Its JSON on one line, without a line feed; unknown fields are kept."""
 
@@ -131,20 +138,10 @@ def segment_row(line: bytes) -> SegmentRow:
 
 def row_of(record: JobRecord | KeyRecord, unknown: Mapping[str, Raw] | None = None) -> SegmentRow:
     """Return the row of a job or a key, with the fields that this code does not know."""
+    line = encode_row(record, unknown)
     if isinstance(record, KeyRecord):
-        fields = SortFields(id=record.id, seq=record.seq, at=record.at)
-    else:
-        fields = SortFields(
-            id=record.id,
-            seq=record.seq,
-            kind=record.kind,
-            priority=record.priority,
-            run_at=record.run_at,
-            finished_at=record.finished_at,
-            pushed_at=record.pushed_at,
-            unique=record.unique,
-        )
-    return SegmentRow(fields, encode_row(record, unknown))
+        return SegmentRow(SortFields(id=record.id, seq=record.seq, at=record.at), line)
+    return SegmentRow(record, line)
 
 
 def is_segment_id(name: str) -> bool:
@@ -167,18 +164,39 @@ def split_rows(rows: Sequence[SegmentRow]) -> Iterable[Sequence[SegmentRow]]:
 
 def sort_rows(cls: SegmentClass, rows: Iterable[SegmentRow]) -> list[SegmentRow]:
     """Sort rows into the order of a class of segments."""
+    if cls == "ready":
+        return sorted(rows, key=_ready_order)
     return sorted(rows, key=lambda row: order_of(cls, row.fields))
 
 
 def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegment:
     """Encode rows that are sorted, at least one."""
-    kinds = list(dict.fromkeys(row.fields.kind for row in rows)) if cls != "keys" else []
+    steps = encode_in_steps(cls, rows)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("EncodedSegment", end.value)
+
+
+def encode_in_steps(
+    cls: SegmentClass, rows: Sequence[SegmentRow]
+) -> Generator[None, None, EncodedSegment]:
+    """Encode rows that are sorted, at least one; others may have a turn after each step."""
+    hashes = list[tuple[int, int]]()
+    for start in range(0, len(rows), _STEP_ROWS):
+        hashes += _hash_rows(rows[start : start + _STEP_ROWS], start)
+        yield
+    hashes.sort()
+    yield
+    kinds = list(dict.fromkeys(map(_kind, rows))) if cls != "keys" else []
     numbers = {kind: place for place, kind in enumerate(kinds)}
     lines = b"".join([row.line + b"\n" for row in rows])
-    ends = list(accumulate(len(row.line) + 1 for row in rows))
+    ends = list(accumulate([len(row.line) + 1 for row in rows]))
+    yield
     fields = IndexFields(cls=cls, kinds=kinds, blocks=measure_blocks(lines, ends))
     if cls == "ready":
-        runs = [list(run) for _, run in groupby(rows, lambda row: _run_of(row.fields))]
+        runs = [list(run) for _, run in groupby(rows, _run)]
         fields.runs = [
             (
                 numbers[run[0].fields.kind],
@@ -191,10 +209,12 @@ def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegm
     else:
         fields.times = (_time(cls, rows[0].fields), _time(cls, rows[-1].fields))
         if cls != "keys":
-            places = (numbers[row.fields.kind] for row in rows)
+            places = map(numbers.__getitem__, map(_kind, rows))
             fields.kind_runs = [(place, len(list(run))) for place, run in groupby(places)]
-    seqs = array("Q", (row.fields.seq for row in rows))
-    return join_segment(lines, seqs, _hash_ids(rows), fields)
+    yield
+    seqs = array("Q", [row.fields.seq for row in rows])
+    ids = SegmentIds(array("Q", [each for each, _ in hashes]), array("I", [at for _, at in hashes]))
+    return join_segment(lines, seqs, ids, fields)
 
 
 def join_segment(
@@ -330,37 +350,32 @@ def _decode_with_unknown(
     return rows, found
 
 
-def order_of(cls: SegmentClass, fields: SortFields) -> tuple[Any, ...]:
+def order_of(cls: SegmentClass, fields: SortFields | JobRecord) -> tuple[Any, ...]:
     """Return what the rows of a class are sorted by."""
     if cls == "ready":
         return (fields.kind, fields.priority, fields.seq)
     return (_time(cls, fields), fields.seq)
 
 
-def _run_of(fields: SortFields) -> tuple[str, int]:
-    return (fields.kind, fields.priority)
-
-
-def _time(cls: SegmentClass, fields: SortFields) -> datetime:
-    found = {
-        "later": fields.run_at,
-        "dead": fields.finished_at or fields.pushed_at,
-        "keys": fields.at,
-    }[cls]
+def _time(cls: SegmentClass, fields: SortFields | JobRecord) -> datetime:
+    if cls == "later":
+        found = fields.run_at
+    elif cls == "dead":
+        found = fields.finished_at or fields.pushed_at
+    else:
+        found = None if isinstance(fields, JobRecord) else fields.at
     if found is None:
         message = f"row {fields.id} has no time, and cannot be in a segment of class {cls!r}"
         raise ValueError(message)
     return found
 
 
-def _hash_ids(rows: Sequence[SegmentRow]) -> SegmentIds:
-    """Hash the ids of rows, and the unique names of those that have one."""
-    pairs = [(hash_id(row.fields.id), position) for position, row in enumerate(rows)]
-    pairs += [
-        (hash_id(unique_name(row.fields.kind, row.fields.unique)), position)
-        for position, row in enumerate(rows)
-        if row.fields.unique is not None
-    ]
-    pairs.sort()
-    hashes = array("Q", (id_hash for id_hash, _ in pairs))
-    return SegmentIds(hashes, array("I", (position for _, position in pairs)))
+def _hash_rows(rows: Sequence[SegmentRow], start: int) -> list[tuple[int, int]]:
+    """Return the hashes of ids, and of the unique names of rows that have one, with positions."""
+    hashes = list[tuple[int, int]]()
+    for position, row in enumerate(rows, start):
+        hashes.append((hash_id(row.fields.id), position))
+        if row.fields.unique is not None:
+            name = unique_name(row.fields.kind, row.fields.unique)
+            hashes.append((hash_id(name), position))
+    return hashes

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.codec.pushed_rows import class_of_new, pushed_row
-from bucketq.codec.segment_file import EncodedSegment, SegmentRow, encode_segment, sort_rows
+from bucketq.codec.segment_file import EncodedSegment, SegmentRow
 from bucketq.commit.objects.queue_segments import QueueSegments
+from bucketq.commit.objects.segment_encoding import encode_in_turns
 from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError
 from bucketq.model.base import NewJob
@@ -99,10 +100,9 @@ class LargePushes:
         try:
             async with asyncio.timeout(limit_s):
                 for cls, rows in _pieces(operation.jobs):
-                    encoded = encode_segment(cls, sort_rows(cls, rows))
+                    encoded = await encode_in_turns(cls, rows)
                     putting = self._put(state, encoded, written)
                     puts.append(asyncio.get_running_loop().create_task(putting))
-                    await asyncio.sleep(0)  # Others have their turn between two segments.
                 await asyncio.gather(*puts)
         except (BucketQError, TimeoutError) as error:
             self._note_failure(error)

@@ -273,10 +273,7 @@ class State:
         self.changes.append(("head", ""))
 
     def attach_cold(self, some: Collection[Segment] | None = None) -> None:
-        """Count the jobs in segments, all or some, and line them up.
-
-        Raises ``ColdRowsNeededError`` if an index has not been read.
-        """
+        """Count the jobs in segments, all or some, for claims. Raises ``ColdRowsNeededError``."""
         for (kind, status), count in self.cold.attach(some).items():
             self._count(kind, status, count)
 
@@ -299,9 +296,9 @@ class State:
     def bound_of(self, kind: str, now: datetime) -> tuple[int, int] | None:
         """No job of a kind that is due comes before this in the order of claims; None: none is."""
         job, bound = self._decoded_head(kind, now), self.cold.bound_of(kind)
-        if job is None or bound is None:
-            return bound if job is None else job.order
-        return min(bound, job.order)
+        if job is None or (bound is not None and bound < job.order):
+            return bound
+        return job.order
 
     def head_of(self, kind: str, now: datetime) -> JobRecord | None:
         """The next job of a kind that is due, or None. Raises ``ColdRowsNeededError``."""

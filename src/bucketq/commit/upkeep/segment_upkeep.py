@@ -28,13 +28,13 @@ from bucketq.codec.deletion_vector import encode_vector, vector_id
 from bucketq.codec.segment_file import (
     SEGMENT_BYTES,
     SegmentRow,
-    encode_segment,
     segment_row,
     sort_rows,
     split_rows,
 )
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.segment_encoding import ROWS_A_TURN, encode_in_turns
 from bucketq.commit.objects.segment_sweep import NamedSegments
 from bucketq.commit.upkeep.background import BackgroundLoop, before_commit
 from bucketq.commit.upkeep.transient_faults import TransientFault
@@ -204,15 +204,16 @@ class SegmentUpkeep:
         origins: dict[int, tuple[str, int]] = {}
         for source in plan.sources:
             for position, line in await segments.read_rows(source, read_named):
+                if position % ROWS_A_TURN == 0:
+                    await asyncio.sleep(0)
                 row = segment_row(line)
                 cls = _class_in(plan, source, row)
                 rows.setdefault(cls, []).append(row)
                 origins[row.fields.seq] = (source.record.id, position)
-            await asyncio.sleep(0)  # Others have their turn between two sources.
         targets = []
         for cls, some in rows.items():
             for part in split_rows(sort_rows(cls, some)):
-                encoded = encode_segment(cls, part)
+                encoded = await encode_in_turns(cls, part)
                 until = state.version + self._policy.least_versions
                 record = encoded.record(until, self._clock.now())
                 await segments.folder.put(record.id, encoded.body)

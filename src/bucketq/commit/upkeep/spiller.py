@@ -21,8 +21,9 @@ from itertools import islice
 from typing import Any
 
 from bucketq.clock import Clock
-from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
+from bucketq.codec.segment_file import row_of
 from bucketq.commit.objects.queue_segments import QueueSegments
+from bucketq.commit.objects.segment_encoding import encode_in_turns
 from bucketq.commit.upkeep.background import BackgroundLoop, before_commit
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import BucketQError
@@ -180,20 +181,20 @@ class Spiller:
         """Put a segment, and return the operation that names it."""
         version = state.version
         until = self._segments.policy.until(version, self._versions)
-        body, spill = encode_spill(state, cls, rows, until, self._clock.now())
+        body, spill = await encode_spill(state, cls, rows, until, self._clock.now())
         await self._segments.folder.put(spill.segment.record.id, body)
         self._versions = state.version - version
         self._segments.parts.know(spill.segment.record, spill.segment.index, body)
         return spill
 
 
-def encode_spill(
+async def encode_spill(
     state: State, cls: SegmentClass, rows: Sequence[Any], until: int, at: datetime
 ) -> tuple[bytes, Spill | SpillKeys]:
     """Encode rows as a segment; return its bytes, and the operation that names it."""
     table = "keys" if cls == "keys" else "jobs"
     unknown = {row.id: fields for row in rows if (fields := state.extra.get((table, row.id)))}
-    encoded = encode_segment(cls, sort_rows(cls, [row_of(r, unknown.get(r.id)) for r in rows]))
+    encoded = await encode_in_turns(cls, (row_of(row, unknown.get(row.id)) for row in rows))
     segment = WrittenSegment(encoded.record(until, at), encoded.index, encoded.seqs)
     by_seq = {row.seq: row for row in rows}
     in_order = tuple(by_seq[seq] for seq in encoded.seqs)
