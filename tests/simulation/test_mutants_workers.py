@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,18 +32,12 @@ def expect(
 
 
 def test_a_job_that_is_not_kept_while_it_is_settled_is_noticed(monkeypatch: Patch) -> None:
-    async def work(self: Engine, attempt: Attempt) -> None:
-        run = attempt.run
+    def settle(self: Engine, attempt: Attempt) -> None:
+        self._keeper.drop(attempt.lease)
+        settle_really(self, attempt)
 
-        async def run_and_drop(runner: Runner, on_over: Callable[[], None]) -> None:
-            await run(runner, on_over)
-            self._keeper.drop(attempt.job.lease)
-
-        monkeypatch.setattr(attempt, "run", run_and_drop)
-        await work_really(self, attempt)
-
-    work_really = Engine._work
-    monkeypatch.setattr(Engine, "_work", work)
+    settle_really = Engine._settle
+    monkeypatch.setattr(Engine, "_settle", settle)
     expect("a job is kept until its end is acknowledged")
 
 
@@ -54,15 +47,17 @@ def test_a_silence_that_nobody_minds_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_completing_before_the_handler_is_over_is_noticed(monkeypatch: Patch) -> None:
-    async def run(self: Attempt, runner: Runner, on_over: Callable[[], None]) -> None:
-        running = asyncio.get_running_loop().create_task(run_really(self, runner, on_over))
-        await asyncio.wait([running], timeout=5.0)
-        if not running.done():
-            self._task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
-            await self._task
+    def start(self: Attempt, runner: Runner, *callbacks: Any) -> None:
+        def end() -> None:
+            if not self._is_ended:
+                self._handling = asyncio.get_running_loop().create_task(asyncio.sleep(0))
+                self._handling.add_done_callback(lambda _: self._end())
 
-    run_really = Attempt.run
-    monkeypatch.setattr(Attempt, "run", run)
+        start_really(self, runner, *callbacks)
+        asyncio.get_running_loop().call_later(5.0, end)
+
+    start_really = Attempt.start
+    monkeypatch.setattr(Attempt, "start", start)
     expect("an engine reports what happened", faults="nothing")
 
 
@@ -70,7 +65,7 @@ def test_a_drain_that_forgets_what_waits_is_noticed(monkeypatch: Patch) -> None:
     async def drain(self: Engine) -> None:
         for attempt in self._backlog:
             self._attempts.pop(id(attempt), None)
-            self._keeper.drop(attempt.job.lease)
+            self._keeper.drop(attempt.lease)
         self._backlog.clear()
         await drain_really(self)
 
@@ -131,10 +126,7 @@ def test_a_handler_that_is_counted_out_too_early_is_noticed(monkeypatch: Patch) 
 
 
 def test_running_a_job_without_attempts_left_is_noticed(monkeypatch: Patch) -> None:
-    async def refuse(*_: object) -> None:
-        return None
-
-    monkeypatch.setattr(Attempt, "refuse", refuse)
+    monkeypatch.setattr(Attempt, "has_used_up_attempts", False)
     expect("attempts are limited", seeds=80)
 
 
@@ -159,13 +151,12 @@ def test_fetching_ahead_without_measure_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_giving_back_what_takes_long_is_noticed(monkeypatch: Patch) -> None:
-    async def run(self: Attempt, runner: Runner, on_over: Callable[[], None]) -> None:
-        timer = asyncio.get_running_loop().call_later(8.0, self.stop, "silent")
-        await run_really(self, runner, on_over)
-        timer.cancel()
+    def start(self: Attempt, runner: Runner, *callbacks: Any) -> None:
+        asyncio.get_running_loop().call_later(8.0, self.stop, "silent")
+        start_really(self, runner, *callbacks)
 
-    run_really = Attempt.run
-    monkeypatch.setattr(Attempt, "run", run)
+    start_really = Attempt.start
+    monkeypatch.setattr(Attempt, "start", start)
     expect("no job is given back without a reason", faults="nothing")
 
 

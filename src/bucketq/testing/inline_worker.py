@@ -22,7 +22,7 @@ from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
 from bucketq.worker.handlers import Handler
 from bucketq.worker.lease_renewal import LeaseKeeper
-from bucketq.worker.runners.runner import Begun, HandlerExit, TaskRunner
+from bucketq.worker.runners.runner import Begun, HandlerExit, Runner, TaskRunner
 from bucketq.worker.runners.threads import ThreadRunner
 from bucketq.worker.settling import Settling
 
@@ -87,9 +87,8 @@ class InlineWorker:
         return Ran(left, ended.end, _error(attempt, ended, left))
 
     async def _run_and_settle(self, attempt: Attempt) -> Ended:
-        refused = await attempt.refuse()
-        if refused is not None:
-            return refused
+        if attempt.has_used_up_attempts:
+            return await attempt.refuse()
         over = asyncio.Event()
         await attempt.run(self._runner, over.set)
         ended = await attempt.settle()
@@ -98,7 +97,7 @@ class InlineWorker:
         return ended
 
 
-class InlineRunner:
+class InlineRunner(Runner):
     """Runs handlers on this thread, unless they can be asked to stop.
 
     A plain function that has a timeout or takes a ``Context`` can be asked to stop. That needs

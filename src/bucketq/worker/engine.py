@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from bucketq.clock import Clock
@@ -18,11 +19,11 @@ from bucketq.errors import BucketQError, ClosedError, UnavailableError
 from bucketq.model.queue_stats import Stats
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
-from bucketq.worker.attempt import Attempt, Ended, is_expected
+from bucketq.worker.attempt import Attempt, Ended
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
-from bucketq.worker.failure import name_of
 from bucketq.worker.handlers import Handler
+from bucketq.worker.job_log import log_end, log_job
 from bucketq.worker.lease_renewal import LeaseEvent, LeaseKeeper
 from bucketq.worker.prefetch import Prefetch
 from bucketq.worker.queue_warnings import QueueWarnings
@@ -55,6 +56,7 @@ _NOTICES: dict[LeaseEvent, str] = {
     "cancel": "cancel asked",
 }
 """The log event when a handler is stopped."""
+_DONE, _LOST = Ended("done"), Ended("lost")
 
 
 class Engine:
@@ -102,6 +104,9 @@ class Engine:
         self._attempts: dict[int, Attempt] = {}
         """The attempts that hold a lease: in the backlog, running, or being settled."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        """What settles attempts that did not simply succeed."""
+        self._on_over, self._on_ended = self._free_slot, self._settle
+        self._on_completed = self._completed
         self._looks: dict[int, asyncio.Task[Stats]] = {}
         self._busy = 0
         """How many slots are taken by running handlers."""
@@ -288,91 +293,90 @@ class Engine:
         now_s = asyncio.get_running_loop().time()
         attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s)
         self._attempts[id(attempt)] = attempt
-
-        def on_event(event: LeaseEvent) -> None:
-            self._log(logging.WARNING, _NOTICES[event], job)
-            attempt.stop(event)
-
-        self._keeper.keep(job.lease, since_s, on_event, attempt.progress)
+        self._keeper.keep(attempt.lease, since_s, partial(self._warn, attempt), attempt.progress)
         self._backlog.append(attempt)
         self.counters.claimed += 1
 
+    def _warn(self, attempt: Attempt, event: LeaseEvent) -> None:
+        """Stop a handler because of its lease."""
+        log_job(logging.WARNING, _NOTICES[event], attempt.job)
+        attempt.stop(event)
+
     def _fill(self) -> None:
         """Start jobs of the backlog while slots are free."""
-        while self._backlog and self._busy < self.concurrency and not self._stopped.is_set():
-            attempt = self._backlog.popleft()
+        backlog = self._backlog
+        while backlog and self._busy < self.concurrency and not self._stopped.is_set():
             self._busy += 1
-            self._begin(attempt, self._work(attempt))
+            self._start(backlog.popleft())
         self._watch_backlog()
-        self.counters.running, self.counters.waiting = self._busy, len(self._backlog)
+        self.counters.running, self.counters.waiting = self._busy, len(backlog)
 
-    def _begin(self, attempt: Attempt, work: Any) -> None:
-        number = id(attempt)
+    def _start(self, attempt: Attempt) -> None:
+        """Run one job; it has a slot."""
+        attempt.begun_s = asyncio.get_running_loop().time()
+        if attempt.has_used_up_attempts:
+            self._begin(attempt, self._refuse(attempt))
+            return
+        log_job(logging.DEBUG, "started", attempt.job)
+        attempt.start(self._runner, self._on_over, self._on_ended)
+
+    def _free_slot(self, attempt: Attempt) -> None:
+        """Give the slot of a job to the next one."""
+        self._busy -= 1
+        self._prefetch.note_run(asyncio.get_running_loop().time() - attempt.begun_s)
+        self._fill()
+        self._changed.set()
+
+    def _settle(self, attempt: Attempt) -> None:
+        """Report the outcome of a job whose handler has ended."""
+        attempt.took_s = asyncio.get_running_loop().time() - attempt.begun_s
+        # Nearly all jobs succeed, and are too many to have a task each.
+        if not attempt.complete_soon(self._on_completed):
+            self._begin(attempt, self._report(attempt, attempt.settle()))
+
+    def _completed(self, attempt: Attempt, is_held: bool, error: Exception | None) -> None:  # noqa: FBT001 - see OnAnswer
+        if id(attempt) not in self._attempts:
+            return  # The worker did not wait for the answer.
+        if error is not None:
+            self._begin(attempt, self._report(attempt, attempt.settle_rejected(error)))
+            return
+        self._count(attempt, _DONE if is_held else _LOST)
+        self._forget(attempt)
+
+    async def _refuse(self, attempt: Attempt) -> None:
+        try:
+            refused = await attempt.refuse()
+        finally:
+            attempt.took_s = asyncio.get_running_loop().time() - attempt.begun_s
+            self._free_slot(attempt)
+        self._count(attempt, refused)
+
+    async def _report(self, attempt: Attempt, settling: Awaitable[Ended]) -> None:
+        self._count(attempt, await settling)
+
+    def _begin(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
+        """Settle a job in a task."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks[number] = task
+        self._tasks[id(attempt)] = task
 
         def over(task: asyncio.Task[None]) -> None:
-            self._keeper.drop(attempt.job.lease)
-            self._attempts.pop(number, None)
-            self._tasks.pop(number, None)
+            self._tasks.pop(id(attempt), None)
             if not task.cancelled() and (error := task.exception()) is not None:
                 _log.error("the outcome of a job could not be reported", exc_info=error)
-            self._changed.set()
+            self._forget(attempt)
 
         task.add_done_callback(over)
 
-    async def _work(self, attempt: Attempt) -> None:
-        """Run one job and report its outcome."""
-        loop = asyncio.get_running_loop()
-        begun_s = loop.time()
+    def _forget(self, attempt: Attempt) -> None:
+        """Hold a job no longer."""
+        self._keeper.drop(attempt.lease)
+        self._attempts.pop(id(attempt), None)
+        self._changed.set()
 
-        def free_slot() -> None:
-            self._busy -= 1
-            self._prefetch.note_run(loop.time() - begun_s)
-            self._fill()
-            self._changed.set()
-
-        try:
-            refused = await attempt.refuse()
-        except BaseException:
-            free_slot()
-            raise
-        if refused is not None:
-            free_slot()
-            self._count(attempt, refused, loop.time() - begun_s)
-            return
-        self._log(logging.DEBUG, "started", attempt.job)
-        await attempt.run(self._runner, free_slot)
-        took_s = loop.time() - begun_s
-        self._count(attempt, await attempt.settle(), took_s)
-
-    def _count(self, attempt: Attempt, ended: Ended, took_s: float) -> None:
+    def _count(self, attempt: Attempt, ended: Ended) -> None:
         ends = self.counters.ends
         ends[ended.end] = ends.get(ended.end, 0) + 1
-        quiet = ended.end in {"done", "released", "cancelled"} or is_expected(ended.error)
-        facts: dict[str, object] = {"took_s": round(took_s, 6)}
-        if ended.error is not None:
-            # Not the message: it may quote the payload, and is recorded in the job.
-            facts["error"] = name_of(ended.error)
-        # A dead job needs an operator, even if its handler gave up on purpose.
-        level = logging.INFO if quiet and ended.end != "dead" else logging.WARNING
-        shown = ended.error if _log.isEnabledFor(logging.DEBUG) and not quiet else None
-        self._log(level, ended.end, attempt.job, facts, shown)
-
-    def _log(
-        self,
-        level: int,
-        event: str,
-        job: Job[Any],
-        facts: Mapping[str, object] | None = None,
-        error: BaseException | None = None,
-    ) -> None:
-        """Log an event of a job, without its payload."""
-        if _log.isEnabledFor(level):
-            fields = {"job": job.id, "kind": job.kind, "attempt": job.attempt, **(facts or {})}
-            text = " ".join(f"{name}={value}" for name, value in fields.items())
-            facts = {"event": event, **fields}
-            _log.log(level, "%s %s", event, text, extra={"bucketq": facts}, exc_info=error)
+        log_end(attempt, ended)
 
     def _watch_backlog(self) -> None:
         """Set a timer for when the oldest job of the backlog has waited too long for a slot."""
@@ -395,11 +399,7 @@ class Engine:
         attempt = self._backlog.popleft()
         self.counters.waiting = len(self._backlog)
         attempt.stop("hurry")
-
-        async def release() -> None:
-            self._count(attempt, await attempt.settle(), 0.0)
-
-        self._begin(attempt, release())
+        self._begin(attempt, self._report(attempt, attempt.settle()))
 
     async def _drain(self) -> None:
         """Release jobs that have not started, let others finish, and hurry if that takes long."""
@@ -410,19 +410,22 @@ class Engine:
         loop = asyncio.get_running_loop()
         if not self._hurrying:
             await self._until_settled(self.drain.handlers_left_s(loop.time()))
-        if self._tasks:
+        if self._attempts:
             self.stop(hurry=True)
             await self._until_settled(self.drain.settle_left_s(loop.time()))
         for task in list(self._tasks.values()):
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for attempt in list(self._attempts.values()):
+            attempt.abandon()
+            self._forget(attempt)
 
     async def _until_settled(self, patience_s: float) -> None:
         """Wait until no job is held, the time is over, or ``stop(hurry=True)`` is called."""
         was_hurrying = self._hurrying
         try:
             async with asyncio.timeout(patience_s):
-                while self._tasks and self._hurrying == was_hurrying:
+                while self._attempts and self._hurrying == was_hurrying:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:

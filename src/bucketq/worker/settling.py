@@ -40,8 +40,10 @@ _OF_ONE_ITEM = (InvalidRequestError, PayloadTooLargeError)
 """Rejections that may be for one item of a batch. Others, of a store that refuses or of a missing
 right, are for all of them: sending each by itself would only ask a thousand times more."""
 
-_Ready = tuple[Item, asyncio.Future[bool]]
-"""An item, and the future of its caller: whether its lease was still held."""
+OnAnswer = Callable[[bool, Exception | None], None]
+"""Called with whether a lease was still held, or with the error."""
+_Ready = tuple[Item, OnAnswer]
+"""An item, and what to call with its answer."""
 
 
 class Unsettled(Exception):  # noqa: N818 - internal
@@ -57,13 +59,25 @@ class _Batches(Generic[Item]):
         self.ready: list[_Ready[Item]] = []
         self._sending: asyncio.Task[None] | None = None
 
+    def add(self, item: Item, on_answer: OnAnswer) -> None:
+        """Send an item with the next batch."""
+        self.ready.append((item, on_answer))
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.get_running_loop().create_task(self._send())
+
     async def put(self, item: Item) -> bool:
         """Send an item with the next batch; False if its lease was lost."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[bool] = loop.create_future()
-        self.ready.append((item, done))
-        if self._sending is None or self._sending.done():
-            self._sending = loop.create_task(self._send())
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def on_answer(is_held: bool, error: Exception | None) -> None:  # noqa: FBT001 - as declared
+            if done.done():
+                return  # The caller has left.
+            if error is None:
+                done.set_result(is_held)
+            else:
+                done.set_exception(error)
+
+        self.add(item, on_answer)
         return await done
 
     async def close(self) -> None:
@@ -94,13 +108,11 @@ class _Batches(Generic[Item]):
                 await self._send_batch(batch[:middle])
                 await self._send_batch(batch[middle:])
                 return
-            for _, done in batch:
-                if not done.done():
-                    done.set_exception(error)
+            for _, on_answer in batch:
+                on_answer(False, error)  # noqa: FBT003 - as declared
         else:
-            for (_, done), is_held in zip(batch, answers, strict=True):
-                if not done.done():
-                    done.set_result(is_held)
+            for (_, on_answer), is_held in zip(batch, answers, strict=True):
+                on_answer(is_held, None)
 
 
 class Settling:
@@ -135,6 +147,10 @@ class Settling:
         Raises ``RejectedError`` if the queue rejects the result, and ``Unsettled``.
         """
         return await self._completions.put((job, result))
+
+    def complete_soon(self, job: Job[Any], result: Any, on_answer: OnAnswer) -> None:
+        """Complete a job, and call ``on_answer`` once that is acknowledged or rejected."""
+        self._completions.add((job, result), on_answer)
 
     async def fail(
         self,

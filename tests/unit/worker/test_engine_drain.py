@@ -12,7 +12,7 @@ from bucketq.queue.queue import Queue
 from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler
-from bucketq.worker.runners.runner import Begun, call
+from bucketq.worker.runners.runner import Begun, Runner, call
 from tests.unit.commit.worlds import say_nothing, virtual
 from tests.unit.worker.engine_harness import (
     VERBS,
@@ -27,7 +27,7 @@ from tests.unit.worker.engine_harness import (
 from tests.unit.worker.test_engine import mails
 
 
-class Obstinate:
+class Obstinate(Runner):
     """Runs handlers as a thread does: they cannot be stopped."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runners.reply import ENDED, value_of
-from bucketq.worker.runners.runner import Begun
+from bucketq.worker.runners.runner import Begun, Runner
 from bucketq.worker.runners.threads import ThreadRunner
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _Batch:
     is_interrupted: bool = False
 
 
-class SparkRunner:
+class SparkRunner(Runner):
     """Runs handlers on a cluster. It is made and used on the engine's loop.
 
     The calls of the cluster block, so they are made in threads.

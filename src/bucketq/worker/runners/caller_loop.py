@@ -1,110 +1,284 @@
 """Runs async handlers on the event loop that called ``Worker.run``.
 
-The engine runs on another loop, in another thread. Calls between the two loops are sent in
-batches, because waking a loop from another thread costs more than a short handler.
+The engine runs on another loop, in another thread. Handlers and their outcomes are passed between
+the two loops in batches, because waking a loop from another thread costs more than a short handler.
+
+**One task for many handlers.** A task for each job would cost more than a handler that does not
+wait for anything. So a task runs one handler after the other, each in its own context, until one
+waits: from then on the task belongs to that handler alone, and the next task takes the others. To
+a handler that is the same: it is in a task, which only it can cancel, and sees no context variable
+of another.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
-from typing import Any
+from types import coroutine
+from typing import Any, Generic, TypeVar
 
 from bucketq.worker.context import Context
 from bucketq.worker.forced_exit import JOB_TASK
 from bucketq.worker.handlers import Handler
-from bucketq.worker.runners.runner import Begun, call
+from bucketq.worker.runners.runner import Begun, Handling, Runner, call
+
+Item = TypeVar("Item")
+
+_PORTION = 100
+"""How many handlers a task runs before other tasks of the loop have a turn: about a millisecond
+of handlers that do nothing."""
 
 
-class _Mailbox:
-    """Calls for another loop, handed over together."""
+class _Mailbox(Generic[Item]):
+    """Items for another loop, handed over together."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, empty: Callable[[], None]) -> None:
+        """Call ``empty`` on ``loop`` when there are items; it takes them, and calls ``rest``."""
         self._loop = loop
-        self._calls: deque[Callable[[], None]] = deque()
+        self._empty = empty
+        self._is_awake = False
+        self.items: deque[Item] = deque()
 
-    def post(self, what: Callable[[], None]) -> None:
-        """Schedule a call on the loop."""
-        self._calls.append(what)
-        # _empty checks again after the last call, so one wake-up serves many calls.
-        if len(self._calls) == 1:
-            # The loop may be closed, and then nothing waits for the call.
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._empty)
+    def post(self, item: Item) -> None:
+        """Pass an item to the loop."""
+        self.items.append(item)
+        # One wake-up serves many items.
+        if not self._is_awake:
+            self._wake()
 
-    def _empty(self) -> None:
-        while self._calls:
-            what = self._calls[0]
-            what()
-            # Removed only now: while it is in the queue, post need not wake this loop.
-            self._calls.popleft()
+    def __iter__(self) -> Iterator[Item]:
+        """Take all items, and rest."""
+        try:
+            while self.items:
+                yield self.items.popleft()
+        finally:
+            self.rest()
+
+    def rest(self) -> None:
+        """Let the next item wake the loop."""
+        self._is_awake = False
+        # An item that was posted just before did not wake it.
+        if self.items:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._is_awake = True
+        # The loop may be closed, and then nothing waits for the item.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._empty)
 
 
 class _HandlerCall:
-    """One handler that runs on the other loop."""
+    """One handler that runs on the other loop; to the engine, a ``Handling``."""
 
-    def __init__(self, over: asyncio.Future[None]) -> None:
-        self.over = over
+    __slots__ = (
+        *("_error", "_is_done", "_on_done", "_result", "_runner"),
+        *("begun", "context", "handler", "is_cancelled", "task"),
+    )
+
+    def __init__(
+        self, runner: CallerLoopRunner, handler: Handler, context: Context, begun: Begun
+    ) -> None:
+        self._runner = runner
+        self.handler = handler
+        self.context = context
+        self.begun = begun
         self.task: asyncio.Task[Any] | None = None
+        """Its own task, once it has waited for something."""
         self.is_cancelled = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._is_done = False
+        self._on_done: Callable[[Any], object] | None = None
+
+    def add_done_callback(self, function: Callable[[Any], object], /) -> None:
+        """Call a function when the handler is over; there can be one."""
+        self._on_done = function
+
+    def cancel(self) -> bool:
+        """Cancel the handler on its loop, or keep it from starting."""
+        if self._is_done:
+            return False
+        self.is_cancelled = True
+        self._runner.post_cancellation(self)
+        return True
+
+    def done(self) -> bool:
+        """Whether the engine knows that it is over."""
+        return self._is_done
+
+    def cancelled(self) -> bool:
+        """Whether it ended by its cancellation, or never ran."""
+        return isinstance(self._error, asyncio.CancelledError)
+
+    def exception(self) -> BaseException | None:
+        """What it raised."""
+        return self._error
+
+    def result(self) -> Any:
+        """What it returned."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def end(self, result: Any, error: BaseException | None) -> None:
+        """Keep the outcome, on the loop of the handler."""
+        self._result, self._error = result, error
+
+    def finish(self) -> None:
+        """Report the outcome, on the engine's loop."""
+        if not self._is_done:
+            self._is_done = True
+            if self._on_done is not None:
+                self._on_done(self)
 
 
-class CallerLoopRunner:
+class CallerLoopRunner(Runner):
     """Runs handlers on another loop. Created and used on the engine's loop."""
 
     def __init__(self, caller: asyncio.AbstractEventLoop) -> None:
-        self._engine = asyncio.get_running_loop()
+        engine = asyncio.get_running_loop()
         self._caller = caller
-        self._to_caller = _Mailbox(caller)
-        self._to_engine = _Mailbox(self._engine)
+        self._starts = _Mailbox[_HandlerCall](caller, self._start_all)
+        self._cancellations = _Mailbox[_HandlerCall](caller, self._cancel_all)
+        self._begins = _Mailbox[_HandlerCall](engine, self._report_begins)
+        self._ends = _Mailbox[_HandlerCall](engine, self._report_ends)
         self._calls: dict[int, _HandlerCall] = {}
+        self._do_they_wait = False
+        """Whether the last handler has waited for something."""
+
+    def start(self, handler: Handler, context: Context, begun: Begun) -> Handling:
+        """Start a handler on the other loop."""
+        call_ = _HandlerCall(self, handler, context, begun)
+        self._calls[id(call_)] = call_
+        self._starts.post(call_)
+        return call_
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
         """Run a handler on the other loop, and return when it is over."""
-        call_ = _HandlerCall(self._engine.create_future())
-        self._calls[id(call_)] = call_
-        self._to_caller.post(lambda: self._begin(call_, handler, context, begun))
-        while not call_.over.done():
+        over = asyncio.get_running_loop().create_future()
+        call_ = self.start(handler, context, begun)
+        call_.add_done_callback(over.set_result)
+        while not over.done():
             try:
-                await asyncio.shield(call_.over)
+                await asyncio.shield(over)
             except asyncio.CancelledError:
-                call_.is_cancelled = True
-                self._to_caller.post(lambda: _cancel(call_))
-        del self._calls[id(call_)]
-        if call_.task is None or not call_.task.done() or call_.task.cancelled():
-            raise asyncio.CancelledError
-        return call_.task.result()
+                call_.cancel()
+        return call_.result()
 
     async def close(self) -> None:
         """Stop waiting for handlers that still run."""
         for call_ in list(self._calls.values()):
-            _finish(call_)
+            call_.end(None, asyncio.CancelledError())
+            self._finish(call_)
         await asyncio.sleep(0)  # Let the tasks that waited see it.
 
-    def _begin(self, call_: _HandlerCall, handler: Handler, context: Context, begun: Begun) -> None:
-        if call_.is_cancelled:
-            self._to_engine.post(lambda: _finish(call_))
+    def post_cancellation(self, call_: _HandlerCall) -> None:
+        """Cancel a handler on its loop."""
+        self._cancellations.post(call_)
+
+    def _cancel_all(self) -> None:
+        for call_ in self._cancellations:
+            if call_.task is not None:
+                call_.task.cancel()
+
+    def _report_begins(self) -> None:
+        for call_ in self._begins:
+            call_.begun()
+
+    def _report_ends(self) -> None:
+        for call_ in self._ends:
+            self._finish(call_)
+
+    def _finish(self, call_: _HandlerCall) -> None:
+        self._calls.pop(id(call_), None)
+        call_.finish()
+
+    def _start_all(self) -> None:
+        """Make tasks for the handlers that are to be started, and look again after their turn."""
+        waiting = len(self._starts.items)
+        if not waiting:
+            self._starts.rest()
             return
-        if handler.timeout_s is not None:
-            self._to_engine.post(begun)
-        call_.task = self._caller.create_task(
-            call(handler, context), name=f"{JOB_TASK}{context.job.id}"
-        )
-        call_.task.add_done_callback(lambda _: self._to_engine.post(lambda: _finish(call_)))
+        # If handlers wait, each needs a task, and they need not take turns to get one.
+        for _ in range(waiting if self._do_they_wait else 1):
+            self._caller.create_task(self._run_some())
+        self._caller.call_soon(self._start_all)
+
+    async def _run_some(self) -> Any:
+        """Run handlers until one waits, and then only that one."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is one
+        starts, ends = self._starts.items, self._ends
+        for _ in range(_PORTION):
+            if not starts:
+                return None
+            call_ = starts.popleft()
+            if call_.is_cancelled:
+                call_.end(None, asyncio.CancelledError())
+                ends.post(call_)
+                continue
+            if call_.handler.timeout_s is not None:
+                self._begins.post(call_)
+            task.set_name(f"{JOB_TASK}{call_.context.job.id}")
+            work, within = call(call_.handler, call_.context), contextvars.copy_context()
+            try:
+                awaited = within.run(work.send, None)
+            except StopIteration as over:
+                result, error = over.value, None
+            except BaseException as raised:  # noqa: BLE001 - it is the outcome of the job
+                result, error = None, raised
+            else:
+                self._do_they_wait = True
+                self._leave_task_to(call_, task)
+                return await _continue(work, within, awaited)
+            if task.cancelling() or not isinstance(error, Exception | None):
+                # It cancelled itself, or wants to end the process: that ends the task.
+                self._leave_task_to(call_, task)
+                if error is not None:
+                    raise error
+                return result
+            self._do_they_wait = False
+            call_.end(result, error)
+            ends.post(call_)
+        return None
+
+    def _leave_task_to(self, call_: _HandlerCall, task: asyncio.Task[Any]) -> None:
+        """Let the end of a task be the end of a handler."""
+        call_.task = task
+
+        def over(task: asyncio.Task[Any]) -> None:
+            if task.cancelled():
+                call_.end(None, asyncio.CancelledError())
+            elif (error := task.exception()) is not None:
+                call_.end(None, error)
+            else:
+                call_.end(task.result(), None)
+            self._ends.post(call_)
+
+        task.add_done_callback(over)
+
+
+@coroutine
+def _continue(
+    work: Coroutine[Any, Any, Any], within: contextvars.Context, awaited: Any
+) -> Generator[Any, Any, Any]:
+    """Run the rest of a coroutine in its own context, as a task would."""
+    step: Callable[[Any], Any]
+    while True:
+        try:
+            value, step = (yield awaited), work.send
+        except BaseException as error:  # noqa: BLE001 - passed on
+            value, step = error, work.throw
+        try:
+            awaited = within.run(step, value)
+        except StopIteration as over:
+            return over.value
 
 
 async def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
     """Do something on another loop; if this is cancelled, so is that."""
     await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
-
-def _cancel(call_: _HandlerCall) -> None:
-    if call_.task is not None:
-        call_.task.cancel()
-
-
-def _finish(call_: _HandlerCall) -> None:
-    if not call_.over.done():
-        call_.over.set_result(None)

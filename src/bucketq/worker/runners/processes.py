@@ -42,7 +42,7 @@ from bucketq.worker.runners.reply import (
     reply_failed,
     value_of,
 )
-from bucketq.worker.runners.runner import Begun, call, call_plain
+from bucketq.worker.runners.runner import Begun, Runner, call, call_plain
 from bucketq.worker.runners.threads import ThreadRunner
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -199,7 +199,7 @@ def _is_taken(pid: int) -> bool:
     return True
 
 
-class ProcessRunner:
+class ProcessRunner(Runner):
     """A pool of processes, as many as were ever needed at once."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:

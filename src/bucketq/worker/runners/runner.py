@@ -1,13 +1,14 @@
 """``Runner``: the interface between the engine and the ways to run a handler.
 
-The engine runs on one loop and uses no threads. It awaits ``run`` in a separate task, and cancels
-that task if the handler should stop.
+The engine runs on one loop and uses no threads. It starts a handler, is called back when that is
+over, and cancels it if it should stop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Protocol
 
@@ -23,10 +24,42 @@ class HandlerExit(Exception):  # noqa: N818 - for an exception that is not an er
     """A handler raised ``SystemExit`` or ``KeyboardInterrupt``, which would end the process."""
 
 
+class Handling(Protocol):
+    """A handler that was started. ``asyncio.Task`` is one, and its methods mean the same."""
+
+    def add_done_callback(self, function: Callable[[Any], object], /) -> None:
+        """Call a function, on the engine's loop, when the handler is over."""
+        ...
+
+    def cancel(self) -> bool:
+        """Ask the handler to stop."""
+        ...
+
+    def done(self) -> bool:
+        """Whether the handler is over."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Whether it is over because it was cancelled."""
+        ...
+
+    def exception(self) -> BaseException | None:
+        """What it raised."""
+        ...
+
+    def result(self) -> Any:
+        """What it returned."""
+        ...
+
+
 class Runner(Protocol):
     """A way to run handlers."""
 
-    async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
+    def start(self, handler: Handler, context: Context, begun: Begun) -> Handling:
+        """Start a handler: in a task, unless a runner has a cheaper way."""
+        return asyncio.get_running_loop().create_task(self.run(handler, context, begun))
+
+    def run(self, handler: Handler, context: Context, begun: Begun) -> Coroutine[Any, Any, Any]:
         """Run a handler, call ``begun`` when it starts, and return or raise what it does.
 
         Raises ``UnfitPayload`` if the payload does not have the type that the handler declares. It
@@ -40,7 +73,7 @@ class Runner(Protocol):
         ...
 
 
-class TaskRunner:
+class TaskRunner(Runner):
     """Runs handlers on the engine's loop, without threads."""
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
@@ -52,11 +85,15 @@ class TaskRunner:
         """Do nothing: there are no resources."""
 
 
-class Runners:
+class Runners(Runner):
     """Selects the runner for each handler."""
 
     def __init__(self, by_place: Mapping[Place, Runner]) -> None:
         self._by_place = by_place
+
+    def start(self, handler: Handler, context: Context, begun: Begun) -> Handling:
+        """Start a handler with the runner of its place."""
+        return self._by_place[handler.place].start(handler, context, begun)
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
         """Run a handler with the runner of its place."""

@@ -19,12 +19,12 @@ from typing import Any
 from bucketq.client.loop_thread import LoopThread
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler
-from bucketq.worker.runners.runner import Begun, call_plain
+from bucketq.worker.runners.runner import Begun, Runner, call_plain
 
 Work = Callable[[], None]
 
 
-class ThreadRunner:
+class ThreadRunner(Runner):
     """A pool of threads, as many as were ever needed at once."""
 
     def __init__(self) -> None:
