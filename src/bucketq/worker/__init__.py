@@ -21,7 +21,7 @@ The engine does not depend on that: to it a handler is something that a ``Runner
 **The modules.** ``handlers`` binds functions to kinds; ``context`` is what a handler may ask for,
 and ``handler_exceptions`` what it may raise; ``lifespan`` and ``middleware`` run before, after and
 around handlers; ``typed_push`` pushes through them; ``engine`` claims, runs and drains; ``attempt``
-is one attempt at a job, ``job_log`` what is logged about it; ``lease`` renews leases; ``settling`` reports outcomes; ``prefetch``
-computes how many jobs to fetch ahead. ``runner`` is the interface of ``caller_loop``, ``threads``
-and ``processes``; ``worker`` is the public class.
+is one attempt at a job, and ``job_log`` what is logged about it; ``lease`` renews leases;
+``settling`` reports outcomes; ``prefetch`` computes how many jobs to fetch ahead. ``runner`` is the
+interface of ``caller_loop``, ``threads`` and ``processes``; ``worker`` is the public class.
 """
