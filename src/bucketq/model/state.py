@@ -274,8 +274,9 @@ class State:
 
     def attach_cold(self, some: Collection[Segment] | None = None) -> None:
         """Count the jobs in segments, all or some, for claims. Raises ``ColdRowsNeededError``."""
-        for (kind, status), count in self.cold.attach(some).items():
-            self._count(kind, status, count)
+        if self.cold.unread:
+            for (kind, status), count in self.cold.attach(some).items():
+                self._count(kind, status, count)
 
     def promote(self, now: datetime) -> None:
         """Move delayed jobs that are due to their lanes. Raises ``ColdRowsNeededError``."""
@@ -290,8 +291,8 @@ class State:
         return min(filter(None, (cold, None if job is None else job.run_at)), default=None)
 
     def kinds_waiting(self) -> Iterable[str]:
-        """The kinds that may have a job to be claimed."""
-        return dict.fromkeys([*self.lanes, *self.cold.lanes])
+        """The kinds that may have a job to be claimed, some perhaps twice."""
+        return [*self.lanes, *self.cold.lanes]
 
     def bound_of(self, kind: str, now: datetime) -> tuple[int, int] | None:
         """No job of a kind that is due comes before this in the order of claims; None: none is."""

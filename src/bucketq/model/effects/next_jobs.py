@@ -7,7 +7,7 @@ a queue may have a thousand of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush, nsmallest
 
@@ -45,23 +45,13 @@ def _take_in_order(
     room = state.settings.max_running_bytes - state.running.size_bytes
     if room <= 0:
         return
-    kinds = [
-        kind
-        for kind in dict.fromkeys(operation.kinds or state.kinds_waiting())
-        if kind not in state.paused_kinds
-    ]
-    if len(kinds) == 1:
-        bounds = [(_UNUSED, kinds[0])]  # There is nothing to compare it with.
-    else:
-        each = ((state.bound_of(kind, now), kind) for kind in kinds)
-        bounds = [(bound, kind) for bound, kind in each if bound is not None]
-        heapify(bounds)
+    bounds = _bounds_of(state, operation.kinds, now)
     seen: set[int] = set()
     while bounds:
         _, kind = heappop(bounds)
         limit = bounds[0][0] if bounds else None
         try:
-            while (job := _next_up_to(limit, state, kind, now)) is not None:
+            while job := _next_up_to(limit, state, kind, now):
                 state.lanes[kind].pop(job)
                 if state.has_moved:
                     if job.seq in seen:
@@ -79,6 +69,21 @@ def _take_in_order(
             raise ColdRowsNeededError(list(parts)) from None
         if (bound := state.bound_of(kind, now)) is not None:
             heappush(bounds, (bound, kind))
+
+
+def _bounds_of(
+    state: State, chosen: Iterable[str], now: datetime
+) -> list[tuple[tuple[int, int], str]]:
+    """Return a heap of the kinds that may have jobs, by what none of their jobs comes before."""
+    kinds = dict.fromkeys(chosen or state.kinds_waiting())
+    for kind in state.paused_kinds:
+        kinds.pop(kind, None)
+    if len(kinds) == 1:
+        return [(_UNUSED, kind) for kind in kinds]  # There is nothing to compare it with.
+    each = ((state.bound_of(kind, now), kind) for kind in kinds)
+    bounds = [(bound, kind) for bound, kind in each if bound is not None]
+    heapify(bounds)
+    return bounds
 
 
 def _next_up_to(

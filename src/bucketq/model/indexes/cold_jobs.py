@@ -58,7 +58,7 @@ class ColdJobs:
         """Lend jobs of ``rows`` to ``table``."""
         self.rows = rows
         self._table = table
-        self._unread = {segment.record.id: segment for segment in rows.of_class(*_STATUS)}
+        self.unread = {segment.record.id: segment for segment in rows.of_class(*_STATUS)}
         """The segments whose indexes have not been read."""
         self.lanes: dict[str, list[tuple[int, int, int, ColdRun]]] = {}
         """For each kind that has cold jobs to be claimed, a heap of runs by their bounds."""
@@ -79,7 +79,7 @@ class ColdJobs:
     @property
     def is_attached(self) -> bool:
         """Whether the indexes of all segments that can be read were read."""
-        return not any(map(self.rows.is_readable, self._unread.values()))
+        return not any(map(self.rows.is_readable, self.unread.values()))
 
     def is_lent(self, job_id: str) -> bool:
         """Whether a job is decoded and unchanged."""
@@ -92,14 +92,12 @@ class ColdJobs:
             ColdRowsNeededError: An index has not been read.
         """
         added: dict[tuple[str, Status], int] = {}
-        if not self._unread:
-            return added
         if some is None:
             found = self.rows.indexes(*_STATUS)
         else:
             found = [(segment, self.rows.index_of(segment)) for segment in some]
         for segment, index in found:
-            if self._unread.pop(segment.record.id, None) is not None:
+            if self.unread.pop(segment.record.id, None) is not None:
                 status = _STATUS[segment.record.cls]
                 for kind, count in index.count_kinds(segment.gone).items():
                     added[kind, status] = added.get((kind, status), 0) + count
@@ -274,7 +272,7 @@ class ColdJobs:
         self._read_ahead.clear()
         for source in sources:
             self.rows.drop(source)
-            self._unread.pop(source.record.id, None)
+            self.unread.pop(source.record.id, None)
         for job_id, lent in list(self._lent.items()):
             if lent.place.segment.record.id in dropped:
                 place = targets[self._table.by_id[job_id].seq]
