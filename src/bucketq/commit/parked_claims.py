@@ -114,6 +114,6 @@ def _remove(groups: dict[K, dict[int, PendingRequest]], key: K, number: int) -> 
 
 def _has_job(state: State, kinds: tuple[str, ...], now: datetime) -> bool:
     return any(
-        kind not in state.paused_kinds and state.bound_of(kind, now) is not None
+        kind not in state.paused_kinds and state.first_of(kind, now) is not None
         for kind in kinds or tuple(state.kinds_waiting())
     )

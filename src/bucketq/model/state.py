@@ -25,7 +25,7 @@ from bucketq.model.indexes.cold_rows import ColdRows
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.indexes.known_keys import KnownKeys
-from bucketq.model.indexes.lane import Lane
+from bucketq.model.indexes.lane import FirstOfKind, Lane
 from bucketq.model.indexes.running_jobs import RunningJobs
 from bucketq.model.indexes.table import Row, Table
 from bucketq.model.indexes.unique_index import UniqueIndex
@@ -294,22 +294,22 @@ class State:
         """The kinds that may have a job to be claimed, some perhaps twice."""
         return [*self.lanes, *self.cold.lanes]
 
-    def bound_of(self, kind: str, now: datetime) -> tuple[int, int] | None:
-        """No job of a kind that is due comes before this in the order of claims; None: none is."""
-        job, bound = self._decoded_head(kind, now), self.cold.bound_of(kind)
-        if job is None or (bound is not None and bound < job.order):
-            return bound
-        return job.order
+    def first_of(self, kind: str, now: datetime) -> FirstOfKind | None:
+        """The beginning of the jobs of a kind that are due; None: there are none."""
+        job = self._decoded_head(kind, now)
+        bound = self.cold.bound_of(kind) if self.cold.lanes else None
+        if job is not None and (bound is None or job.order < bound):
+            return job.order, kind, job
+        return None if bound is None else (bound, kind, None)
 
     def head_of(self, kind: str, now: datetime) -> JobRecord | None:
         """The next job of a kind that is due, or None. Raises ``ColdRowsNeededError``."""
-        while True:
-            job = self._decoded_head(kind, now)
-            bound = self.cold.bound_of(kind) if self.cold.lanes else None
-            if bound is None or (job is not None and job.order < bound):
-                return job
+        while (first := self.first_of(kind, now)) is not None:
+            if first[2] is not None:
+                return first[2]
             for each in self.cold.decode_next(kind):
                 self._lane(kind).add(each)
+        return None
 
     def _decoded_head(self, kind: str, now: datetime) -> JobRecord | None:
         lane = self.lanes.get(kind)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappushpop, nsmallest
 
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
+from bucketq.model.indexes.lane import FirstOfKind
 from bucketq.model.indexes.running_jobs import running_bytes
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import Claim
@@ -21,7 +22,6 @@ from bucketq.model.state import State
 _KINDS_AHEAD = 64
 """For how many kinds the next jobs are asked for at once, if they may all have a turn: one request
 to a store after the other would take seconds."""
-_UNUSED = (0, 0)
 
 
 def take_next(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[JobRecord]:
@@ -43,63 +43,53 @@ def _take_in_order(
     state: State, operation: Claim | ClaimBatch, now: datetime, taken: list[JobRecord]
 ) -> None:
     room = state.settings.max_running_bytes - state.running.size_bytes
-    if room <= 0:
-        return
-    bounds = _bounds_of(state, operation.kinds, now)
+    firsts = _firsts_of(state, operation.kinds, now) if room > 0 else []
+    first = heappop(firsts) if firsts else None
     seen: set[int] = set()
-    while bounds:
-        _, kind = heappop(bounds)
-        limit = bounds[0][0] if bounds else None
-        try:
-            while job := _next_up_to(limit, state, kind, now):
-                state.lanes[kind].pop(job)
-                if state.has_moved:
-                    if job.seq in seen:
-                        continue
-                    seen.add(job.seq)
+    while first is not None:
+        _, kind, job = first
+        if job is None:
+            _decode_head(state, kind, now, firsts, operation.limit - len(taken) - 1)
+        else:
+            state.lanes[kind].pop(job)
+            if job.seq not in seen:  # One that was moved may stand there twice.
+                seen.add(job.seq)
                 taken.append(job)
                 room -= running_bytes(job)
                 if len(taken) == operation.limit or room <= 0:
                     return
-        except ColdRowsNeededError as needed:
-            others = nsmallest(min(operation.limit - len(taken) - 1, _KINDS_AHEAD), bounds)
-            more = _parts_of([kind for _, kind in others], state, now)
-            # Jobs of two kinds may be in one block.
-            parts = dict.fromkeys([*needed.parts, *more])
-            raise ColdRowsNeededError(list(parts)) from None
-        if (bound := state.bound_of(kind, now)) is not None:
-            heappush(bounds, (bound, kind))
+        if (first := state.first_of(kind, now)) is not None:
+            first = heappushpop(firsts, first)
+        elif firsts:
+            first = heappop(firsts)
 
 
-def _bounds_of(
-    state: State, chosen: Iterable[str], now: datetime
-) -> list[tuple[tuple[int, int], str]]:
-    """Return a heap of the kinds that may have jobs, by what none of their jobs comes before."""
-    kinds = dict.fromkeys(chosen or state.kinds_waiting())
-    for kind in state.paused_kinds:
-        kinds.pop(kind, None)
-    if len(kinds) == 1:
-        return [(_UNUSED, kind) for kind in kinds]  # There is nothing to compare it with.
-    each = ((state.bound_of(kind, now), kind) for kind in kinds)
-    bounds = [(bound, kind) for bound, kind in each if bound is not None]
-    heapify(bounds)
-    return bounds
+def _firsts_of(state: State, chosen: Iterable[str], now: datetime) -> list[FirstOfKind]:
+    """Return a heap of the kinds that may have jobs."""
+    firsts = [
+        first
+        for kind in dict.fromkeys(chosen or state.kinds_waiting())
+        if kind not in state.paused_kinds and (first := state.first_of(kind, now)) is not None
+    ]
+    heapify(firsts)
+    return firsts
 
 
-def _next_up_to(
-    limit: tuple[int, int] | None, state: State, kind: str, now: datetime
-) -> JobRecord | None:
-    """Return the next job of a kind, unless another kind may have a smaller one.
+def _decode_head(
+    state: State, kind: str, now: datetime, others: Sequence[FirstOfKind], more: int
+) -> None:
+    """Decode the next job of a kind.
 
-    Then nothing is read for this one: its turn may never come, and there may be many kinds.
+    Raises:
+        ColdRowsNeededError: It was not read, and perhaps what ``more`` jobs after it need.
     """
-    if limit is None:
-        return state.head_of(kind, now)
-    bound = state.bound_of(kind, now)
-    if bound is None or bound > limit:
-        return None
-    job = state.head_of(kind, now)
-    return job if job is not None and job.order <= limit else None
+    try:
+        state.head_of(kind, now)
+    except ColdRowsNeededError as needed:
+        kinds = [other for _, other, _ in nsmallest(min(more, _KINDS_AHEAD), others)]
+        # Jobs of two kinds may be in one block.
+        parts = dict.fromkeys([*needed.parts, *_parts_of(kinds, state, now)])
+        raise ColdRowsNeededError(list(parts)) from None
 
 
 def _parts_of(kinds: Sequence[str], state: State, now: datetime) -> list[SegmentPart]:

@@ -15,6 +15,10 @@ from heapq import heapify, heappop, heappush
 
 from bucketq.model.records import JobRecord
 
+FirstOfKind = tuple[tuple[int, int], str, JobRecord | None]
+"""What no job of a kind comes before in the order of claims, the kind, and the job that has this
+order; None: the next job has to be decoded."""
+
 _BEFORE_ALL: tuple[int, int] = (-(2**63), -1)
 _SWEEP_ABOVE = 1024  # So few entries are not worth a sweep.
 
