@@ -27,7 +27,7 @@ import re
 from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -65,6 +65,7 @@ _ID = re.compile(r"(?:r[0-9]{20}-[0-9a-f]{16}|[0-9]{20})-[0-9a-f]{16}")
 """A digest of the bytes, after the last version that may introduce it or a reservation."""
 _STEP_ROWS = 512
 """How many rows are encoded in one step: about a millisecond."""
+_DIGEST_LENGTH = 16
 _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 
 _kind = attrgetter("fields.kind")
@@ -104,15 +105,22 @@ class EncodedSegment(Struct, frozen=True):
     crc: int
     seqs: array[int]
     """The number of the row at each position."""
+    bounds: tuple[int, int]
+    """The lowest and the highest of them."""
 
     def record(self, until: int | str, at: datetime) -> SegmentRecord:
         """Return the entry of a segment that is introduced up to a version, or by an adoption."""
-        name = until if isinstance(until, str) else f"{until:020d}"
+        if isinstance(until, str):
+            # For SHA-256 most processors have instructions, and bulk writes are large.
+            digest = sha256(self.body, usedforsecurity=False).hexdigest()[:_DIGEST_LENGTH]
+            segment_id = f"{until}-{digest}"
+        else:
+            segment_id = f"{until:020d}-{blake2b(self.body, digest_size=8).hexdigest()}"
         return SegmentRecord(
-            id=f"{name}-{blake2b(self.body, digest_size=8).hexdigest()}",
+            id=segment_id,
             cls=self.cls,
-            seq=min(self.seqs),
-            last=max(self.seqs),
+            seq=self.bounds[0],
+            last=self.bounds[1],
             rows=len(self.seqs),
             live=len(self.seqs),
             bytes=len(self.body),
@@ -194,7 +202,7 @@ def encode_in_steps(
     lines = b"".join([row.line + b"\n" for row in rows])
     ends = list(accumulate([len(row.line) + 1 for row in rows]))
     yield
-    fields = IndexFields(cls=cls, kinds=kinds, blocks=measure_blocks(lines, ends))
+    fields = IndexFields(cls=cls, kinds=kinds, blocks=measure_blocks([lines], ends))
     if cls == "ready":
         runs = [list(run) for _, run in groupby(rows, _run)]
         fields.runs = [
@@ -214,21 +222,26 @@ def encode_in_steps(
     yield
     seqs = array("Q", [row.fields.seq for row in rows])
     ids = SegmentIds(array("Q", [each for each, _ in hashes]), array("I", [at for _, at in hashes]))
-    return join_segment(lines, seqs, ids, fields)
+    return join_segment([lines], seqs, ids, fields, (min(seqs), max(seqs)))
 
 
 def join_segment(
-    lines: bytes, seqs: array[int], ids: SegmentIds, fields: IndexFields
+    lines: Sequence[bytes | memoryview],
+    seqs: array[int],
+    ids: SegmentIds,
+    fields: IndexFields,
+    bounds: tuple[int, int],
 ) -> EncodedSegment:
     """Make a segment of the lines of its rows and of what was found out about them.
 
-    ``fields`` lack only what follows from the numbers and the ids.
+    The lines may be in several pieces. ``fields`` lack only what follows from the numbers and the
+    ids; ``bounds`` are the lowest and the highest number.
     """
     seqs_text, ids_text = encode_arrays(seqs), encode_arrays(ids.hashes, ids.positions)
     fields.seqs = (len(seqs_text), f"{crc32(seqs_text):08x}")
     fields.ids = (len(ids_text), f"{crc32(ids_text):08x}")
     text = _encode(fields) + b"\n"
-    body = b"".join([lines, seqs_text, ids_text, text])
+    body = b"".join([*lines, seqs_text, ids_text, text])
     return EncodedSegment(
         cls=fields.cls,
         body=body,
@@ -236,6 +249,7 @@ def join_segment(
         index_length=len(text),
         crc=crc32(text),
         seqs=seqs,
+        bounds=bounds,
     )
 
 

@@ -9,7 +9,7 @@ import sys
 from array import array
 from base64 import b64decode, b64encode
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NoReturn
 from zlib import crc32
@@ -43,14 +43,26 @@ class IndexFields(Struct, omit_defaults=True):
     """The length and the checksum of the line of hashes."""
 
 
-def measure_blocks(lines: bytes, ends: Sequence[int]) -> list[tuple[int, int, str]]:
-    """Cut lines, at least one, into blocks; ``ends`` says where each ends."""
-    view, blocks, start, offset = memoryview(lines), list[tuple[int, int, str]](), 0, 0
+def measure_blocks(
+    lines: Iterable[bytes | memoryview], ends: Sequence[int]
+) -> list[tuple[int, int, str]]:
+    """Cut lines, at least one, into blocks.
+
+    The lines may be in several pieces; ``ends`` says where each line ends, in all of them together.
+    """
+    blocks, start, offset = list[tuple[int, int, str]](), 0, 0
+    pieces = (memoryview(each) for each in lines)
+    piece = next(pieces)
     while start < len(ends):
         stop = max(start + 1, bisect_right(ends, offset + BLOCK_BYTES, start))
-        end = ends[stop - 1]
-        blocks.append((stop - start, end - offset, f"{crc32(view[offset:end]):08x}"))
-        start, offset = stop, end
+        length, crc = ends[stop - 1] - offset, 0
+        left = length
+        while left > len(piece):
+            crc, left = crc32(piece, crc), left - len(piece)
+            piece = next(pieces)
+        crc, piece = crc32(piece[:left], crc), piece[left:]
+        blocks.append((stop - start, length, f"{crc:08x}"))
+        start, offset = stop, offset + length
     return blocks
 
 

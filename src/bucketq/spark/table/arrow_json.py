@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketq.spark.table.row_columns import TEXT, TextPart, join_texts, text_of
+from bucketq.spark.table.row_columns import TEXT, TextPart, join_texts, letters_of
 
 _NULL = b"null"
 """No scalar of PyArrow: making one imports pandas, for which most Spark processes have no use."""
@@ -37,7 +36,7 @@ def json_parts(column: pa.Array) -> list[TextPart] | None:
 
 def _text_parts(column: pa.Array) -> list[TextPart] | None:
     texts = column.cast(TEXT)
-    letters = np.frombuffer(text_of(texts), np.uint8)
+    letters = letters_of(texts)
     if (letters < _SPACE).any() or (letters == _QUOTE).any() or (letters == _BACKSLASH).any():
         return None
     try:

@@ -36,7 +36,7 @@ from bucketq.spark.format_options import WriteOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.spark.table.held_reservation import HeldReservation, opened_bulk
 from bucketq.spark.table.job_writer import JobWriter
-from bucketq.spark.table.row_columns import RowColumns, cut_rows, encode_columns
+from bucketq.spark.table.row_columns import RowColumns, cut_rows, encode_columns, size_of
 from bucketq.spark.table.row_encoding import decode_rows, encode_batches, lines_of
 from bucketq.spark.table.staging import INLINE_BYTES, task_context
 from bucketq.spark.table.write_columns import WriteColumns, plan_columns
@@ -95,7 +95,7 @@ class TaskRows(WriterCommitMessage):
     partition: int
     reservation: Reservation | None = None
     records: list[SegmentRecord] = field(default_factory=list)
-    rows: RowColumns | None = None
+    rows: list[RowColumns] = field(default_factory=list)
 
 
 class BulkJobWriter(DataSourceArrowWriter):
@@ -119,7 +119,7 @@ class BulkJobWriter(DataSourceArrowWriter):
         first = next(pieces, None)
         if first is None:
             return TaskRows(partition)
-        if first.size_bytes <= self._inline_bytes:  # And then there are no others.
+        if size_of(first) <= self._inline_bytes:  # And then there are no others.
             return TaskRows(partition, rows=first)
         with HeldReservation(self._access, self._write_id, PART, self._name) as reservation:
             if reservation is None:
@@ -135,7 +135,7 @@ class BulkJobWriter(DataSourceArrowWriter):
             if any(each.records for each in found) or not self._is_small(found):
                 asyncio.run(self._on_queue(lambda bulk: self._adopt(bulk, found)))
             else:
-                self._publish([each.rows for each in found if each.rows is not None])
+                self._publish([*chain.from_iterable(each.rows for each in found)])
         except RejectedError as error:
             # Without the cause, whose message is in this one: Spark would print both stacks.
             raise RejectedError(f"nothing was pushed: {error}") from None
@@ -156,7 +156,7 @@ class BulkJobWriter(DataSourceArrowWriter):
 
     def _is_small(self, found: list[TaskRows]) -> bool:
         """Whether all rows together may be published in one ordinary commit."""
-        rows = [each.rows for each in found if each.rows is not None]
+        rows = [*chain.from_iterable(each.rows for each in found)]
         settings = self._settings
         return (
             sum(map(len, rows)) <= settings.max_batch_jobs
@@ -182,8 +182,8 @@ class BulkJobWriter(DataSourceArrowWriter):
             )
         records, waiting = list[SegmentRecord](), list[RowColumns]()
         for each in found:
-            if each.rows is not None:
-                waiting.append(each.rows)
+            if each.rows:
+                waiting += each.rows
             else:
                 records += await self._put(reservation, cut_rows(waiting, SEGMENT_BYTES))
                 records += each.records
@@ -192,7 +192,7 @@ class BulkJobWriter(DataSourceArrowWriter):
         await bulk.adopt(reservation, self._write_id, 0, records, PART)
 
     async def _put(
-        self, reservation: Reservation, pieces: Iterable[RowColumns]
+        self, reservation: Reservation, pieces: Iterable[list[RowColumns]]
     ) -> list[SegmentRecord]:
         """Put rows while others are encoded; return the entries in their order."""
         clock, records = SystemClock(), list[SegmentRecord]()

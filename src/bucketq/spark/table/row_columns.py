@@ -10,8 +10,9 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
-from itertools import groupby, repeat
+from itertools import repeat
 from typing import TypeAlias
 
 import numpy as np
@@ -41,10 +42,13 @@ class RowColumns:
     """Rows of a push."""
 
     ids: pa.LargeBinaryArray
-    kinds: pa.LargeStringArray
+    kinds: pa.DictionaryArray
     priorities: IntArray
-    openings: pa.LargeBinaryArray
-    """The line of each row without its number, up to before the last brace."""
+    opening: Sequence[TextPart]
+    """The line of each row without its number, up to before the last brace; its parts are joined
+    when the number is known, so that they are copied once."""
+    lengths: IntArray
+    """How many bytes the opening of each row has."""
     sizes: IntArray
     """The size of each payload in bytes."""
 
@@ -53,10 +57,9 @@ class RowColumns:
         return len(self.ids)
 
     @property
-    def size_bytes(self) -> int:
-        """How many bytes the lines take in a segment, or a few more."""
-        offsets = _offsets(self.openings)
-        return int(offsets[-1] - offsets[0]) + _ENDING_BYTES * len(self)
+    def openings(self) -> pa.LargeBinaryArray:
+        """The opening of each row, joined."""
+        return join_texts(*self.opening)
 
     def between(self, start: int, stop: int) -> RowColumns:
         """Return some of the rows."""
@@ -64,60 +67,77 @@ class RowColumns:
             self.ids[start:stop],
             self.kinds[start:stop],
             self.priorities[start:stop],
-            self.openings[start:stop],
+            [part if isinstance(part, bytes) else part[start:stop] for part in self.opening],
+            self.lengths[start:stop],
             self.sizes[start:stop],
         )
 
-    def count_within(self, limit_bytes: int) -> int:
-        """Return how many of the first rows fit in a segment of a size; one always does."""
-        offsets = _offsets(self.openings)
-        ends = offsets[1:] - offsets[0] + _ENDING_BYTES * np.arange(1, len(offsets))
-        return max(1, int(np.searchsorted(ends, limit_bytes, side="right")))
 
-
-def cut_rows(batches: Iterable[RowColumns], limit_bytes: int) -> Iterator[RowColumns]:
+def cut_rows(batches: Iterable[RowColumns], limit_bytes: int) -> Iterator[list[RowColumns]]:
     """Yield the rows of each segment; where they are cut does not depend on the batches."""
-    waiting, size_bytes = list[RowColumns](), 0
+    found, left_bytes = list[RowColumns](), limit_bytes
     for batch in batches:
-        waiting.append(batch)
-        size_bytes += batch.size_bytes
-        if size_bytes <= limit_bytes:
-            continue
-        rows = _joined(waiting)
-        while (count := rows.count_within(limit_bytes)) < len(rows):
-            yield rows.between(0, count)
-            rows = rows.between(count, len(rows))
-        waiting, size_bytes = [rows], rows.size_bytes
-    if rows_left := [each for each in waiting if len(each)]:
-        yield _joined(rows_left)
+        ends, start = np.cumsum(batch.lengths + _ENDING_BYTES), 0
+        while start < len(batch):
+            before = int(ends[start - 1]) if start else 0
+            stop = int(np.searchsorted(ends, before + left_bytes, side="right"))
+            if stop == start and not found:
+                stop += 1  # A row that is larger than a segment has one of its own.
+            if stop > start:
+                found.append(batch.between(start, stop))
+                left_bytes -= int(ends[stop - 1]) - before
+            if stop < len(batch):
+                yield found
+                found, left_bytes = [], limit_bytes
+            start = stop
+    if found:
+        yield found
 
 
-def encode_columns(rows: RowColumns) -> EncodedSegment:
+def size_of(rows: Sequence[RowColumns]) -> int:
+    """Return how many bytes the lines of rows take in a segment, or a few more."""
+    return sum(int(each.lengths.sum()) + _ENDING_BYTES * len(each) for each in rows)
+
+
+def encode_columns(rows: Sequence[RowColumns]) -> EncodedSegment:
     """Encode rows, at least one, as a segment; they are numbered from 0 on in their order."""
     kinds, runs, seqs = _sort(rows)
-    openings = rows.openings
-    hashes = _hashes(rows.ids)
-    if len(runs) > 1:
-        openings, hashes = openings.take(pa.array(seqs)), hashes[seqs]
-    numbers = pa.array(seqs).cast(pa.string()).cast(TEXT)
-    lines = join_texts(openings, b',"seq":', numbers, b"}\n")
-    body, ends = text_of(lines), _offsets(lines)[1:].tolist()
-    places = np.argsort(hashes, kind="stable")
+    hashes = np.concatenate([_hashes(each.ids) for each in rows])
+    if len(runs) == 1:
+        lines = [*_lines(rows)]
+    else:
+        openings = pa.concat_arrays([each.openings for each in rows]).take(pa.array(seqs))
+        lines = [join_texts(openings, _endings(b"", len(seqs)).take(pa.array(seqs)))]
+        hashes = hashes[seqs]
+    pieces = [*map(_buffer, lines)]
+    ends = np.cumsum(np.concatenate([np.diff(_offsets(each)) for each in lines])).tolist()
+    places = _sorted_places(hashes)
     return join_segment(
-        body,
+        pieces,
         _array("Q", seqs),
         SegmentIds(_array("Q", hashes[places]), _array("I", places)),
-        IndexFields(cls="ready", kinds=kinds, runs=runs, blocks=measure_blocks(body, ends)),
+        IndexFields(cls="ready", kinds=kinds, runs=runs, blocks=measure_blocks(pieces, ends)),
+        (0, len(seqs) - 1),
     )
 
 
 def join_texts(*parts: TextPart) -> pa.LargeBinaryArray:
     """Join texts row by row; at least one part is not the same in all rows."""
-    given = list["TextPart | pa.LargeBinaryScalar"]()
-    for is_same, group in groupby(parts, lambda part: isinstance(part, bytes)):
-        some = list(group)
-        given += [pa.scalar(b"".join(some), TEXT)] if is_same else some
+    given = [
+        pa.scalar(part, TEXT) if isinstance(part, bytes) else part for part in merge_texts(parts)
+    ]
     return pc.binary_join_element_wise(*given, pa.scalar(b"", TEXT))
+
+
+def merge_texts(parts: Iterable[TextPart]) -> list[TextPart]:
+    """Join neighbours that are the same in all rows."""
+    merged = list[TextPart]()
+    for part in parts:
+        if merged and isinstance(part, bytes) and isinstance(merged[-1], bytes):
+            merged[-1] += part
+        else:
+            merged.append(part)
+    return merged
 
 
 def sizes_of(parts: Sequence[TextPart]) -> IntArray:
@@ -130,39 +150,81 @@ def sizes_of(parts: Sequence[TextPart]) -> IntArray:
 
 def text_of(texts: pa.LargeBinaryArray) -> bytes:
     """Return all texts of a column, joined."""
-    offsets, data = _offsets(texts), texts.buffers()[2]
-    return b"" if data is None else data[int(offsets[0]) : int(offsets[-1])].to_pybytes()
+    return bytes(_buffer(texts))
 
 
-def _joined(batches: Sequence[RowColumns]) -> RowColumns:
-    if len(batches) == 1:
-        return batches[0]
-    return RowColumns(
-        pa.concat_arrays([each.ids for each in batches]),
-        pa.concat_arrays([each.kinds for each in batches]),
-        np.concatenate([each.priorities for each in batches]),
-        pa.concat_arrays([each.openings for each in batches]),
-        np.concatenate([each.sizes for each in batches]),
-    )
+def letters_of(texts: pa.LargeBinaryArray) -> npt.NDArray[np.uint8]:
+    """Return the bytes of all texts of a column, without a copy."""
+    return np.frombuffer(_buffer(texts), np.uint8)
 
 
-def _sort(rows: RowColumns) -> tuple[list[str], list[tuple[int, int, int, int]], IntArray]:
+def _lines(rows: Sequence[RowColumns]) -> Iterator[pa.LargeBinaryArray]:
+    """Yield the lines of rows that are in the order of a segment."""
+    start = 0
+    for each in rows:
+        *parts, last = each.opening
+        tail = last if isinstance(last, bytes) else b""
+        if not isinstance(last, bytes):
+            parts.append(last)
+        stop = start + len(each)
+        yield join_texts(*parts, _endings(tail, stop)[start:stop])
+        start = stop
+
+
+def _endings(tail: bytes, count: int) -> pa.LargeBinaryArray:
+    """Return the ends of lines with the numbers from 0 on; ``tail`` is before each number."""
+    return _kept_endings(tail, 1 << (count - 1).bit_length())[:count]
+
+
+@lru_cache(maxsize=4)
+def _kept_endings(tail: bytes, count: int) -> pa.LargeBinaryArray:
+    """Return as many ends of lines; all segments of a write have the same."""
+    numbers = pa.array(np.arange(count)).cast(pa.string()).cast(TEXT)
+    return join_texts(tail + b',"seq":', numbers, b"}\n")
+
+
+def _sort(
+    rows: Sequence[RowColumns],
+) -> tuple[list[str], list[tuple[int, int, int, int]], IntArray]:
     """Return the kinds, the runs, and the number of the row at each position."""
-    encoded = rows.kinds.dictionary_encode()
-    found: list[str] = encoded.dictionary.to_pylist()
-    kinds = sorted(found)
-    places = np.array([kinds.index(kind) for kind in found])[encoded.indices.to_numpy()]
-    seqs = np.lexsort((rows.priorities, places))
-    lanes = np.stack((places[seqs], rows.priorities[seqs]))
+    count, found = sum(map(len, rows)), [each.kinds.dictionary for each in rows]
+    kinds: list[str] = sorted(pc.unique(pa.chunked_array(found)).to_pylist())
+    priority = int(rows[0].priorities[0])
+    if len(kinds) == 1 and all((each.priorities == priority).all() for each in rows):
+        return kinds, [(0, priority, count, 0)], np.arange(count)
+    encoded = pa.concat_arrays([each.kinds.dictionary_decode() for each in rows])
+    encoded = encoded.dictionary_encode()
+    kinds = sorted(encoded.dictionary.to_pylist())
+    ranks = np.array([kinds.index(kind) for kind in encoded.dictionary.to_pylist()])
+    places = ranks[encoded.indices.to_numpy()]
+    priorities = np.concatenate([each.priorities for each in rows])
+    seqs = np.lexsort((priorities, places))
+    lanes = np.stack((places[seqs], priorities[seqs]))
     starts = [0, *(np.flatnonzero((lanes[:, 1:] != lanes[:, :-1]).any(axis=0)) + 1).tolist()]
     runs = [
         (int(lanes[0, start]), int(lanes[1, start]), stop - start, int(seqs[start]))
-        for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True)
+        for start, stop in zip(starts, [*starts[1:], count], strict=True)
     ]
     return kinds, runs, seqs
 
 
-def _hashes(ids: pa.LargeBinaryArray) -> IntArray:
+def _sorted_places(hashes: npt.NDArray[np.uint64]) -> IntArray:
+    """Return the places of hashes in their order; equal ones in the order of their places.
+
+    The place is put in the lowest bits of each hash, because sorting numbers is twice as fast as
+    sorting places. That is right unless two hashes have all other bits in common.
+    """
+    bits = np.uint64(max(1, len(hashes).bit_length()))
+    low = (np.uint64(1) << bits) - np.uint64(1)
+    mixed = np.sort(hashes & ~low | np.arange(len(hashes), dtype=np.uint64))
+    places: IntArray = (mixed & low).astype(np.int64)
+    upper = mixed >> bits
+    if (upper[1:] == upper[:-1]).any():
+        return np.argsort(hashes, kind="stable")
+    return places
+
+
+def _hashes(ids: pa.LargeBinaryArray) -> npt.NDArray[np.uint64]:
     """Return what ``hash_id`` returns for each id."""
     digests, start = list[bytes](), blake2b(digest_size=HASH_BYTES)
     each = type(start)
@@ -178,6 +240,12 @@ def _offsets(texts: pa.LargeBinaryArray) -> IntArray:
     """Return where each text begins in the buffer of a column, and where the last one ends."""
     buffer = texts.buffers()[1]
     return np.frombuffer(buffer, np.int64, len(texts) + 1, texts.offset * 8)
+
+
+def _buffer(texts: pa.LargeBinaryArray) -> memoryview:
+    """Return the bytes of all texts of a column, without a copy."""
+    offsets, data = _offsets(texts), texts.buffers()[2]
+    return memoryview(b"" if data is None else data)[int(offsets[0]) : int(offsets[-1])]
 
 
 def _array(typecode: str, numbers: IntArray) -> array[int]:

@@ -37,6 +37,8 @@ from bucketq.spark.table.row_columns import (
     RowColumns,
     TextPart,
     join_texts,
+    letters_of,
+    merge_texts,
     sizes_of,
     text_of,
 )
@@ -46,6 +48,7 @@ _ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 _ID_LENGTH = 26
 _BLANKS = " \t\n\r"
 _NULL = b"null"
+_SPACE = ord(" ")
 _encode_lines = msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder(NewJob).decode
 _decode_lines = msgspec.json.Decoder(Raw).decode_lines
@@ -111,14 +114,12 @@ def encode_fast(
     except RejectedError:
         return None
     # Ids and kinds have no characters that JSON escapes.
-    openings = join_texts(
-        b'{"id":"', ids, b'","kind":"', kinds.cast(TEXT), b'","payload":', *payload
-    )
+    opening: list[TextPart] = [b'{"id":"', ids, b'","kind":"', _kind_part(kinds), b'","payload":']
     if priorities.any():
         numbers = join_texts(b',"priority":', pa.array(priorities).cast(pa.string()).cast(TEXT))
-        shown = pc.if_else(pa.array(priorities != 0), numbers, pa.scalar(b"", TEXT))
-        openings = join_texts(openings, shown)
-    return RowColumns(ids, kinds, priorities, openings, sizes)
+        payload.append(pc.if_else(pa.array(priorities != 0), numbers, pa.scalar(b"", TEXT)))
+    opening = merge_texts([*opening, *payload])
+    return RowColumns(ids, kinds, priorities, opening, sizes_of(opening), sizes)
 
 
 def encode_each(
@@ -140,18 +141,20 @@ def encode_each(
         row = number + len(jobs)
         message = f"row {row} of partition {partition} cannot be pushed: {error}"
         raise type(error)(message) from None
+    opening = [pa.array([line[:-1] for line in _encode_lines(jobs).splitlines()], TEXT)]
     return RowColumns(
         pa.array([job.id for job in jobs], pa.large_string()).cast(TEXT),
-        pa.array([job.kind for job in jobs], pa.large_string()),
+        pa.array([job.kind for job in jobs], pa.large_string()).dictionary_encode(),
         np.array([job.priority for job in jobs], np.int64),
-        pa.array([line[:-1] for line in _encode_lines(jobs).splitlines()], TEXT),
+        opening,
+        sizes_of(opening),
         np.array(sizes, np.uint32),
     )
 
 
 def lines_of(rows: RowColumns) -> bytes:
     """Return rows as lines that can be staged."""
-    return text_of(join_texts(rows.openings, b"}\n"))
+    return text_of(join_texts(*rows.opening, b"}\n"))
 
 
 def decode_rows(body: bytes) -> Iterator[NewJob]:
@@ -186,14 +189,22 @@ def _jobs(batch: pa.RecordBatch, columns: WriteColumns, ids: list[str]) -> Itera
         yield NewJob(payload=raw, payload_encoding=encoding, **given)
 
 
-def _kinds(batch: pa.RecordBatch, columns: WriteColumns) -> pa.LargeStringArray:
-    if "kind" not in columns.fields:
-        check.kind(columns.kind)
-        return pa.repeat(pa.scalar(columns.kind, pa.large_string()), batch.num_rows)
-    kinds = batch.column(columns.fields["kind"])
-    for kind in pc.unique(kinds).to_pylist():
+def _kinds(batch: pa.RecordBatch, columns: WriteColumns) -> pa.DictionaryArray:
+    if "kind" in columns.fields:
+        kinds = batch.column(columns.fields["kind"])
+    else:
+        kinds = pa.repeat(pa.scalar(columns.kind, pa.string()), batch.num_rows)
+    encoded = kinds.cast(pa.large_string()).dictionary_encode("encode")
+    for kind in encoded.dictionary.to_pylist():
         check.kind(kind)
-    return kinds.cast(pa.large_string())
+    return encoded
+
+
+def _kind_part(kinds: pa.DictionaryArray) -> TextPart:
+    """Return the kind of all rows, if they have the same, or else the kind of each."""
+    if len(kinds.dictionary) == 1:
+        return bytes(kinds.dictionary[0].as_buffer())
+    return kinds.dictionary_decode().cast(TEXT)
 
 
 def _priorities(batch: pa.RecordBatch, columns: WriteColumns) -> IntArray:
@@ -252,9 +263,9 @@ def are_json_lines(texts: pa.LargeBinaryArray, limit: int) -> bool:
         return True
     if pc.max(pc.binary_length(texts)).as_py() > limit:
         return False
-    whole = text_of(join_texts(texts, b"\n"))
-    if whole.count(b"\n") != len(texts) or b"\r" in whole:
+    if (letters_of(texts) < _SPACE).any():  # Line feeds, or what JSON does not allow in texts.
         return False
+    whole = text_of(join_texts(texts, b"\n"))
     try:
         found = _decode_lines(whole)
         if not whole.isascii():

@@ -16,7 +16,12 @@ from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import encode_segment, sort_rows
 from bucketq.model.settings import Settings
 from bucketq.spark.table import row_columns
-from bucketq.spark.table.row_columns import RowColumns, cut_rows, encode_columns
+from bucketq.spark.table.row_columns import (
+    RowColumns,
+    _sorted_places,
+    cut_rows,
+    encode_columns,
+)
 from bucketq.spark.table.row_encoding import decode_rows, encode_batches, encode_rows
 from bucketq.spark.table.write_columns import WriteColumns
 
@@ -86,20 +91,33 @@ def test_rows_are_cut_into_segments_whatever_the_batches(
     def made(some: range) -> RowColumns:
         return RowColumns(
             pa.array([b"id-%d" % place for place in some], pa.large_binary()),
-            pa.array(["k"] * len(some), pa.large_string()),
+            pa.array(["k"] * len(some), pa.string()).dictionary_encode(),
             np.zeros(len(some), np.int64),
-            pa.array([b"x" * lengths[place] for place in some], pa.large_binary()),
+            [pa.array([b"x" * lengths[place] for place in some], pa.large_binary())],
+            np.array([lengths[place] for place in some], np.int64),
             np.zeros(len(some), np.uint32),
         )
+
+    def ids(rows: list[RowColumns]) -> list[bytes]:
+        return [*chain.from_iterable(each.ids.to_pylist() for each in rows)]
 
     count, limit_bytes = len(lengths), 150
     marks = sorted({0, count, *data.draw(st.lists(st.integers(0, count), max_size=4))})
     batches = [made(range(start, stop)) for start, stop in pairwise(marks)]
-    found = [each.ids.to_pylist() for each in cut_rows(batches, limit_bytes)]
-    assert found == [each.ids.to_pylist() for each in cut_rows([made(range(count))], limit_bytes)]
+    found = [ids(each) for each in cut_rows(batches, limit_bytes)]
+    assert found == [ids(each) for each in cut_rows([made(range(count))], limit_bytes)]
     assert [*chain.from_iterable(found)] == [b"id-%d" % place for place in range(count)]
     for each in cut_rows(batches, limit_bytes):
-        assert len(each) == 1 or len(encode_columns(each).body.partition(b'\n"')[0]) <= limit_bytes
+        assert (
+            len(ids(each)) == 1
+            or len(encode_columns(each).body.partition(b'\n"')[0]) <= limit_bytes
+        )
+
+
+@pytest.mark.parametrize("spread", [1, 2**12, 2**63 // 300])
+def test_hashes_are_sorted_also_if_they_are_close(spread: int) -> None:
+    numbers = np.array([(place * 7 % 300) // 2 * spread for place in range(300)], np.uint64)
+    assert (_sorted_places(numbers) == np.argsort(numbers, kind="stable")).all()
 
 
 def test_no_rows_are_no_segment() -> None:
