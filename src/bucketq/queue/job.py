@@ -13,6 +13,9 @@ from bucketq.queue import payload as payloads
 
 T = TypeVar("T")
 
+_UNREAD = object()
+"""Stands for a payload that was not decoded yet."""
+
 
 class Job(Generic[T]):
     """A job at the moment at which it was read or claimed. It does not change by itself.
@@ -25,6 +28,7 @@ class Job(Generic[T]):
         """Wrap a record; ``payload_type`` is what its payload is decoded into."""
         self.record = record
         self._payload_type = payload_type
+        self._payload: Any = _UNREAD
 
     def __repr__(self) -> str:
         """Name the job, without its payload, which may be large or secret."""
@@ -39,14 +43,17 @@ class Job(Generic[T]):
         """Hash by what never changes."""
         return hash(self.record.id)
 
-    @cached_property
+    @property
     def payload(self) -> T:
         """What was pushed. Raises ``PayloadError`` if it is not of the queue's type."""
-        record = self.record
-        what = f"payload of job {record.id}"
-        value: T = payloads.decode(
-            record.payload, record.payload_encoding, self._payload_type, what
-        )
+        # Not a cached_property, which takes a lock, and costs more than decoding a short payload.
+        if self._payload is _UNREAD:
+            record = self.record
+            what = f"payload of job {record.id}"
+            self._payload = payloads.decode(
+                record.payload, record.payload_encoding, self._payload_type, what
+            )
+        value: T = self._payload
         return value
 
     @cached_property

@@ -17,6 +17,7 @@ import math
 import reprlib
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -110,6 +111,8 @@ def encode(value: object, what: str, into: Any = Any) -> Body:
 def decode(raw: Raw, encoding: Encoding | None, into: Any, what: str) -> Any:
     """Decode JSON into a value of type ``into`` (``Any``: plain values)."""
     try:
+        if encoding is None and (decoder := _decoder_of(into)) is not None:
+            return decoder.decode(raw)
         validator = getattr(into, "__pydantic_validator__", None)
         if encoding == "base64":
             data = base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)
@@ -122,6 +125,19 @@ def decode(raw: Raw, encoding: Encoding | None, into: Any, what: str) -> Any:
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         message = f"{what} cannot be decoded as {_name(into)}: {error}"
         raise PayloadError(message) from error
+
+
+def _decoder_of(into: Any) -> msgspec.json.Decoder[Any] | None:
+    """Return a decoder for a type; None for types that msgspec does not decode by itself."""
+    try:
+        return _kept_decoder_of(into)
+    except TypeError:  # It cannot be hashed.
+        return None
+
+
+@lru_cache
+def _kept_decoder_of(into: Any) -> msgspec.json.Decoder[Any] | None:
+    return None if hasattr(into, "__pydantic_validator__") else msgspec.json.Decoder(into)
 
 
 def decode_result(raw: Raw, encoding: Encoding | None, what: str) -> Any:

@@ -269,8 +269,9 @@ class Engine:
         # A claim that waited was answered just now; what is older than that proves nothing.
         heartbeat_s = self._settling.settings.heartbeat_s
         known_s = since_s if not wait_s else max(since_s, loop.time() - heartbeat_s)
+        now_s = loop.time()
         for job in jobs:
-            self._take(job, known_s)
+            self._take(job, known_s, now_s)
         self._fill()
         if jobs and self._burst:
             self._wait_s = 0.0
@@ -288,9 +289,8 @@ class Engine:
                 await asyncio.gather(claiming, return_exceptions=True)
         return [] if claiming.cancelled() else claiming.result()
 
-    def _take(self, job: Job[Any], since_s: float) -> None:
+    def _take(self, job: Job[Any], since_s: float, now_s: float) -> None:
         """Take charge of a claimed job."""
-        now_s = asyncio.get_running_loop().time()
         attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s)
         self._attempts[id(attempt)] = attempt
         self._keeper.keep(attempt.lease, since_s, partial(self._warn, attempt), attempt.progress)
@@ -323,13 +323,15 @@ class Engine:
     def _free_slot(self, attempt: Attempt) -> None:
         """Give the slot of a job to the next one."""
         self._busy -= 1
-        self._prefetch.note_run(asyncio.get_running_loop().time() - attempt.begun_s)
+        attempt.took_s = asyncio.get_running_loop().time() - attempt.begun_s
+        self._prefetch.note_run(attempt.took_s)
         self._fill()
         self._changed.set()
 
     def _settle(self, attempt: Attempt) -> None:
         """Report the outcome of a job whose handler has ended."""
-        attempt.took_s = asyncio.get_running_loop().time() - attempt.begun_s
+        if not attempt.took_s:  # It was stopped, and is not over.
+            attempt.took_s = asyncio.get_running_loop().time() - attempt.begun_s
         # Nearly all jobs succeed, and are too many to have a task each.
         if not attempt.complete_soon(self._on_completed):
             self._begin(attempt, self._report(attempt, attempt.settle()))
@@ -347,7 +349,6 @@ class Engine:
         try:
             refused = await attempt.refuse()
         finally:
-            attempt.took_s = asyncio.get_running_loop().time() - attempt.begun_s
             self._free_slot(attempt)
         self._count(attempt, refused)
 

@@ -61,22 +61,27 @@ class Handler:
 
     def arguments(self, context: Context) -> dict[str, Any]:
         """The arguments of the function. Raises ``UnfitPayload``."""
-        job = Job[Any](context.job.record, self.payload_type)
         if not self.wants:
             return {}
+        job: Job[Any] = Job(context.job.record, self.payload_type)
+        found: dict[str, Any] = {}
         try:
-            if self.payload_type is not Any or "payload" in self.wants.values():
+            if self.payload_type is not Any:
                 job.payload  # noqa: B018 - decodes it, which may raise
+            for name, role in self.wants.items():
+                if role == "payload":
+                    found[name] = job.payload
+                elif role == "job":
+                    found[name] = job
+                elif role == "context":
+                    found[name] = context
         except PayloadError as error:
             # The text is recorded in the job, so it need not name it.
             reason = str(error).removeprefix(f"payload of job {job.id}")
             raise UnfitPayload(f"the payload{reason}") from error
         context.job = job
-        given = {"job": job, "context": context}
-        found = {name: self.state[value] for name, value in self.state_names.items()}
-        for name, role in self.wants.items():
-            if role != "state":
-                found[name] = job.payload if role == "payload" else given[role]
+        for name, value in self.state_names.items():
+            found[name] = self.state[value]
         return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from bucketq.errors import RejectedError, UnavailableError
@@ -40,12 +40,12 @@ class _HeldLease:
     """When the last request was sent whose answer confirmed the lease."""
     on_event: Callable[[LeaseEvent], None]
     progress: Callable[[], Progress | None]
-    notified: set[LeaseEvent] = field(default_factory=set)
+    notified: tuple[LeaseEvent, ...] = ()
 
     def notify(self, event: LeaseEvent) -> None:
         """Notify the worker, once per event."""
         if event not in self.notified:
-            self.notified.add(event)
+            self.notified += (event,)
             self.on_event(event)
 
 

@@ -32,7 +32,7 @@ async def test_a_job_is_released_when_its_time_is_up_however_that_is_rounded() -
         loop.call_at(_ROUNDS_DOWN_S, over.set)
         await over.wait()
         assert loop.time() == _ROUNDS_DOWN_S
-        engine._take(claimed_job(), loop.time())
+        engine._take(claimed_job(), loop.time(), loop.time())
         engine._fill()
         await until(lambda: not engine._backlog, patience_s=2.1)
         assert faulty.count("release_many") == 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import suppress
 from types import coroutine
 from typing import Any, Generic, TypeVar
@@ -27,27 +27,43 @@ from bucketq.worker.runners.runner import Begun, Handling, Runner, call
 
 Item = TypeVar("Item")
 
-_PORTION = 100
-"""How many handlers a task runs before other tasks of the loop have a turn: about a millisecond
-of handlers that do nothing."""
+_MOST = 100
+_TURN_S = 0.001
+"""How many handlers a task runs, and for how long, before other tasks of the loop have a turn and
+the engine gets the outcomes."""
 
 
 class _Mailbox(Generic[Item]):
     """Items for another loop, handed over together."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, empty: Callable[[], None]) -> None:
-        """Call ``empty`` on ``loop`` when there are items; it takes them, and calls ``rest``."""
-        self._loop = loop
+    def __init__(
+        self,
+        sender: asyncio.AbstractEventLoop,
+        receiver: asyncio.AbstractEventLoop,
+        empty: Callable[[], None],
+    ) -> None:
+        """Call ``empty`` on ``receiver`` when there are items; it takes them and calls ``rest``."""
+        self._sender = sender
+        self._receiver = receiver
         self._empty = empty
+        self._is_waking = False
         self._is_awake = False
         self.items: deque[Item] = deque()
 
     def post(self, item: Item) -> None:
-        """Pass an item to the loop."""
+        """Pass an item to the receiver, together with those that follow at once."""
         self.items.append(item)
-        # One wake-up serves many items.
+        if not self._is_waking:
+            self._is_waking = True
+            self._sender.call_soon(self._wake_now)
+
+    def wake(self) -> None:
+        """Let the receiver take the items."""
         if not self._is_awake:
-            self._wake()
+            self._is_awake = True
+            # The loop may be closed, and then nothing waits for the items.
+            with suppress(RuntimeError):
+                self._receiver.call_soon_threadsafe(self._empty)
 
     def __iter__(self) -> Iterator[Item]:
         """Take all items, and rest."""
@@ -58,17 +74,15 @@ class _Mailbox(Generic[Item]):
             self.rest()
 
     def rest(self) -> None:
-        """Let the next item wake the loop."""
+        """Let the next item wake the receiver."""
         self._is_awake = False
-        # An item that was posted just before did not wake it.
+        # An item that came just before did not wake it.
         if self.items:
-            self._wake()
+            self.wake()
 
-    def _wake(self) -> None:
-        self._is_awake = True
-        # The loop may be closed, and then nothing waits for the item.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._empty)
+    def _wake_now(self) -> None:
+        self._is_waking = False
+        self.wake()
 
 
 class _HandlerCall:
@@ -124,6 +138,11 @@ class _HandlerCall:
             raise self._error
         return self._result
 
+    @property
+    def ends_task(self) -> bool:
+        """Whether it ends its task: it was cancelled, or wants to end the process."""
+        return self._error is not None and not isinstance(self._error, Exception)
+
     def end(self, result: Any, error: BaseException | None) -> None:
         """Keep the outcome, on the loop of the handler."""
         self._result, self._error = result, error
@@ -132,8 +151,10 @@ class _HandlerCall:
         """Report the outcome, on the engine's loop."""
         if not self._is_done:
             self._is_done = True
-            if self._on_done is not None:
-                self._on_done(self)
+            # What it calls refers to this: without a cycle, no garbage collection is needed.
+            on_done, self._on_done, self.begun = self._on_done, None, _ignore
+            if on_done is not None:
+                on_done(self)
 
 
 class CallerLoopRunner(Runner):
@@ -142,10 +163,10 @@ class CallerLoopRunner(Runner):
     def __init__(self, caller: asyncio.AbstractEventLoop) -> None:
         engine = asyncio.get_running_loop()
         self._caller = caller
-        self._starts = _Mailbox[_HandlerCall](caller, self._start_all)
-        self._cancellations = _Mailbox[_HandlerCall](caller, self._cancel_all)
-        self._begins = _Mailbox[_HandlerCall](engine, self._report_begins)
-        self._ends = _Mailbox[_HandlerCall](engine, self._report_ends)
+        self._starts = _Mailbox[_HandlerCall](engine, caller, self._start_all)
+        self._cancellations = _Mailbox[_HandlerCall](engine, caller, self._cancel_all)
+        self._begins = _Mailbox[_HandlerCall](caller, engine, self._report_begins)
+        self._ends = _Mailbox[_HandlerCall](caller, engine, self._report_ends)
         self._calls: dict[int, _HandlerCall] = {}
         self._do_they_wait = False
         """Whether the last handler has waited for something."""
@@ -210,45 +231,51 @@ class CallerLoopRunner(Runner):
 
     async def _run_some(self) -> Any:
         """Run handlers until one waits, and then only that one."""
-        task = asyncio.current_task()
+        task, loop = asyncio.current_task(), self._caller
         assert task is not None  # noqa: S101 - this is one
-        starts, ends = self._starts.items, self._ends
-        for _ in range(_PORTION):
+        starts, ended = self._starts.items, self._ends.items
+        until_s = loop.time() + _TURN_S
+        for _ in range(_MOST):
             if not starts:
-                return None
+                break
             call_ = starts.popleft()
-            if call_.is_cancelled:
-                call_.end(None, asyncio.CancelledError())
-                ends.post(call_)
-                continue
-            if call_.handler.timeout_s is not None:
-                self._begins.post(call_)
-            task.set_name(f"{JOB_TASK}{call_.context.job.id}")
-            work, within = call(call_.handler, call_.context), contextvars.copy_context()
-            try:
-                awaited = within.run(work.send, None)
-            except StopIteration as over:
-                result, error = over.value, None
-            except BaseException as raised:  # noqa: BLE001 - it is the outcome of the job
-                result, error = None, raised
-            else:
-                self._do_they_wait = True
+            rest = self._begin(call_, task)
+            if rest is not None or call_.ends_task or task.cancelling():
                 self._leave_task_to(call_, task)
-                return await _continue(work, within, awaited)
-            if task.cancelling() or not isinstance(error, Exception | None):
-                # It cancelled itself, or wants to end the process: that ends the task.
-                self._leave_task_to(call_, task)
-                if error is not None:
-                    raise error
-                return result
-            self._do_they_wait = False
-            call_.end(result, error)
-            ends.post(call_)
+                return call_.result() if rest is None else await rest
+            ended.append(call_)
+            if loop.time() > until_s:
+                break
+        if ended:
+            self._ends.wake()
+        return None
+
+    def _begin(self, call_: _HandlerCall, task: asyncio.Task[Any]) -> Awaitable[Any] | None:
+        """Run a handler until it waits, and return the rest of it; None if it is over."""
+        if call_.is_cancelled:
+            call_.end(None, asyncio.CancelledError())
+            return None
+        if call_.handler.timeout_s is not None:
+            self._begins.post(call_)
+        task.set_name(f"{JOB_TASK}{call_.context.job.id}")
+        work, within = call(call_.handler, call_.context), contextvars.copy_context()
+        try:
+            awaited = within.run(work.send, None)
+        except StopIteration as over:
+            call_.end(over.value, None)
+        except BaseException as error:  # noqa: BLE001 - it is the outcome of the job
+            call_.end(None, error)
+        else:
+            self._do_they_wait = True
+            return _continue(work, within, awaited)
+        self._do_they_wait = False
         return None
 
     def _leave_task_to(self, call_: _HandlerCall, task: asyncio.Task[Any]) -> None:
         """Let the end of a task be the end of a handler."""
         call_.task = task
+        if self._ends.items:
+            self._ends.wake()
 
         def over(task: asyncio.Task[Any]) -> None:
             if task.cancelled():
@@ -260,6 +287,10 @@ class CallerLoopRunner(Runner):
             self._ends.post(call_)
 
         task.add_done_callback(over)
+
+
+def _ignore() -> None:
+    """Do nothing."""
 
 
 @coroutine

@@ -105,10 +105,12 @@ class Runners(Runner):
             await runner.close()
 
 
-async def call(handler: Handler, context: Context) -> Any:
+def call(handler: Handler, context: Context) -> Coroutine[Any, Any, Any]:
     """Call a handler, async or not, within its middleware."""
-    if not handler.middleware:
-        return await _call(handler, context)
+    return (_call_within if handler.middleware else _call)(handler, context)
+
+
+async def _call_within(handler: Handler, context: Context) -> Any:
     async with AsyncExitStack() as stack:
         await enter(stack, handler.middleware, context)
         return await _call(handler, context)
