@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
@@ -24,7 +24,7 @@ from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
 from bucketq.worker.runners.caller_loop import CallerLoopRunner
 from bucketq.worker.runners.processes import ProcessRunner
-from bucketq.worker.runners.runner import Runner, TaskRunner, call
+from bucketq.worker.runners.runner import Begun, Handling, Runner, TaskRunner, call
 from bucketq.worker.runners.threads import ThreadRunner
 
 _ABREAST = 100
@@ -124,17 +124,21 @@ async def _run_all(runner: Runner, handler: Handler, count: int) -> None:
     await runner.close()
 
 
-async def _at_home(count: int) -> None:
-    """Run handlers on this loop, from an engine on another."""
-    home, loop_thread = asyncio.get_running_loop(), LoopThread()
+async def _on_another_loop(visit: Callable[[Runner], Coroutine[Any, Any, None]]) -> None:
+    """Do something on another loop, with a runner whose handlers run on this one."""
+    caller, loop_thread = asyncio.get_running_loop(), LoopThread()
 
-    async def visit() -> None:
-        await _run_all(CallerLoopRunner(home), ON_LOOP, count)
+    async def work() -> None:
+        await visit(CallerLoopRunner(caller))
 
     try:
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(visit(), loop_thread.loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), loop_thread.loop))
     finally:
         await asyncio.to_thread(loop_thread.stop)
+
+
+async def _across_loops(count: int) -> None:
+    await _on_another_loop(lambda runner: _run_all(runner, ON_LOOP, count))
 
 
 async def _in_threads(count: int) -> None:
@@ -146,6 +150,57 @@ async def _in_a_process(count: int) -> None:
     for number in range(count // _FEWER):
         await runner.run(IN_PROCESS, Context(new_job(number)), lambda: None)
     await runner.close()
+
+
+class _Over:
+    """A handler that is over: it took no time."""
+
+    def __init__(self) -> None:
+        self.on_done: Callable[[Any], object] = lambda _: None
+
+    def add_done_callback(self, function: Callable[[Any], object], /) -> None:
+        self.on_done = function
+
+    def cancel(self) -> bool:
+        return False
+
+    def done(self) -> bool:
+        return True
+
+    def cancelled(self) -> bool:
+        return False
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> None:
+        return None
+
+
+class _InstantRunner(Runner):
+    """Runs no handler, and reports that all are over."""
+
+    def __init__(self) -> None:
+        self._over: list[_Over] = []
+
+    def start(self, handler: Handler, context: Context, begun: Begun) -> Handling:
+        del handler, context, begun
+        over = _Over()
+        self._over.append(over)
+        if len(self._over) == 1:
+            asyncio.get_running_loop().call_soon(self._report)
+        return over
+
+    async def run(self, handler: Handler, context: Context, begun: Begun) -> None:
+        del handler, context, begun
+
+    async def close(self) -> None:
+        pass
+
+    def _report(self) -> None:
+        over, self._over = self._over, []
+        for each in over:
+            each.on_done(each)
 
 
 async def _engine(make: Callable[[], Runner], count: int) -> None:
@@ -162,10 +217,16 @@ async def _engine(make: Callable[[], Runner], count: int) -> None:
     await engine.run()
 
 
+async def _engine_across_loops(count: int) -> None:
+    await _on_another_loop(lambda runner: _engine(lambda: runner, count))
+
+
 PARTS: dict[str, Callable[[int], Awaitable[None]]] = {
     "decode the payload, call an async handler": _call,
-    "the same on another loop and back": _at_home,
+    "the same on another loop and back": _across_loops,
     "the same in a thread and back": _in_threads,
     f"a tenth as many in one process, x{_FEWER}": _in_a_process,
+    "the engine alone, handlers that take no time": partial(_engine, _InstantRunner),
     "all of the engine, handlers on its own loop": partial(_engine, TaskRunner),
+    "all of the engine, handlers on another loop": _engine_across_loops,
 }
