@@ -29,6 +29,7 @@ from bucketq.codec.segment_file import (
     split_block,
 )
 from bucketq.model.effects.dead_jobs import dead_jobs
+from bucketq.model.effects.reads import oldest_queued
 from bucketq.model.indexes.segment_reads import DecodedJobs
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segments import (
@@ -117,7 +118,7 @@ class WholeReader:
             ("counts", head.counts, whole.counts),
             ("jobs", head.jobs_count, whole.jobs_count),
             ("dead jobs", head.dead_count, whole.dead_count),
-            ("oldest", head.oldest_queued(), whole.oldest_queued()),
+            ("oldest", oldest_queued(head), oldest_queued(whole)),
         ]
         head.promote(now)
         whole.promote(now)

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from bucketq.codec import Document
+from tests.compat.expiring_rows import expiring_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_segment
 
@@ -43,6 +44,8 @@ def files() -> dict[Path, bytes]:
     found |= {segment_path(record.id, "pushed"): body for record, body in pushed}
     record, body = unique_segment()
     found[segment_path(record.id, "unique")] = body
+    record, body = expiring_segment()
+    found[segment_path(record.id, "expiring")] = body
     return found | {segment_path(name): body for name, body in vectors().items()}
 
 

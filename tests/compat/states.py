@@ -25,6 +25,7 @@ from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
+from tests.compat.expiring_rows import expiring
 from tests.compat.pushed_jobs import PUSH
 from tests.compat.running_jobs import progress
 from tests.compat.schedule_rows import SCHEDULES, add_schedules
@@ -445,4 +446,5 @@ FILES = {
     "reserved": Golden(reserved, "commit-42", 2),
     "scheduled": Golden(lambda: add_schedules(full(schedules=SCHEDULES)), "commit-42", 2),
     "unique": Golden(unique, "commit-1", 2),
+    "expiring": Golden(expiring, "commit-1", 2),
 }

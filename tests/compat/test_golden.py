@@ -29,6 +29,7 @@ from bucketq.model.operations import (
     ReadSnapshot,
     ReadStats,
     Request,
+    Tidy,
 )
 from bucketq.model.records import (
     STATUSES,
@@ -41,12 +42,13 @@ from bucketq.model.records import (
 )
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import ScheduleRecord
-from bucketq.model.segments import Block, Line, SegmentClass, SegmentRecord, hash_id
+from bucketq.model.segments import Block, Line, SegmentClass, SegmentRecord, TidySegments, hash_id
 from bucketq.model.sessions import Session
 from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord
 from bucketq.model.transitions import apply
 from tests.compat import regenerate
+from tests.compat.expiring_rows import expiring_at, expiring_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_at, unique_segment
 from tests.unit.codec.objects import NOW, content_of
@@ -217,6 +219,19 @@ def test_unique_names_of_a_golden_queue_are_found() -> None:
     assert deep.apply(Request(Push(jobs=(again,))), unique_at(60)).answer == ("job-7",)
 
 
+def test_jobs_of_a_golden_queue_expire_in_their_time() -> None:
+    deep = DeepState(decode(golden("expiring"), "expiring.json").state)
+    record, body = expiring_segment()
+    assert regenerate.segment_path(record.id, "expiring").read_bytes() == body, HOW
+    deep.memory.bodies[record.id] = body
+    tidied = [deep.apply(Request(each), expiring_at(62)) for each in (Tidy(), TidySegments())]
+    assert [each.answer for each in tidied] == [1, 2]
+    ended = {job.id for job in deep.state.jobs if job.outcome == "expired"}
+    assert ended == {"job-7", "job-1", "job-2", "job-9"}
+    (entry,) = (each.record for each in deep.state.cold.rows.segments.values())
+    assert entry.expires_at == expiring_at(600)
+
+
 def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None:
     content = json.loads(golden("full"))
     jobs, failures = content["jobs"], [e for row in content["jobs"] for e in row.get("errors", [])]
@@ -228,7 +243,8 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del bulk["consumers"][0]["news"]
     limited = json.loads(golden("batch-limit"))["consumers"]
     del limited[0]["news"]
-    entries = [e for name in ("deep", "pushed") for e in json.loads(golden(name))["segments"]]
+    deep_ones = ("deep", "pushed", "expiring")
+    entries = [e for name in deep_ones for e in json.loads(golden(name))["segments"]]
     for entry in entries:
         entry.pop("news", None)
         entry["cls"] = entry.pop("class")
@@ -237,8 +253,9 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     schedules = json.loads(golden("scheduled"))["schedules"]
     del schedules[0]["news"]
     come = json.loads(golden("progress"))["jobs"]
+    named, expiring = (json.loads(golden(name))["jobs"] for name in ("unique", "expiring"))
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
-        (JobRecord, [*jobs, *bulk["jobs"], *come, *json.loads(golden("unique"))["jobs"]]),
+        (JobRecord, [*jobs, *bulk["jobs"], *come, *named, *expiring]),
         (Progress, [row["progress"] for row in come]),
         (ConsumerRecord, [*bulk["consumers"], *limited]),
         (WriterRecord, bulk["writers"]),

@@ -43,12 +43,12 @@ def test_a_name_that_is_not_looked_for_in_segments_is_noticed(monkeypatch: Patch
 def test_a_running_job_that_is_replaced_is_noticed(monkeypatch: Patch) -> None:
     find_taken = unique_jobs.find_taken
 
-    def replace_always(state: State, jobs: Any, runs_at: Any, periods: Any) -> Any:
-        taken = find_taken(state, jobs, runs_at, periods)
+    def replace_always(state: State, jobs: Any, *others: Any) -> Any:
+        taken = find_taken(state, jobs, *others)
         for job in jobs:
             there = state.jobs.get(taken.ids.get(job.id, ""))
             if there is not None and there.status == "running" and job.replace == "payload":
-                taken.changed.append((there, unique_jobs._replaced(there, job, None)))
+                taken.changed.append((there, unique_jobs._replaced(there, job, (None, None))))
         return taken
 
     monkeypatch.setattr(unique_jobs, "find_taken", replace_always)

@@ -25,9 +25,10 @@ _encode = msgspec.json.Encoder().encode
 def class_of_new(job: NewJob) -> SegmentClass | None:
     """The class of segments that a job of a push can go to; None: it must go to the object.
 
-    The delay of a job counts from the commit, so that its place among others is not known before.
+    A delay counts from the commit, so that the place of the job is not known before; so does the
+    time in which a job expires.
     """
-    if job.delay_s:
+    if job.delay_s or job.expires_in_s is not None:
         return None
     return "ready" if job.run_at is None else "later"
 

@@ -8,7 +8,9 @@ returned even if others cannot.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -105,6 +107,7 @@ class _Check:
         self._check_order(found)
         if len(found) == record.rows:
             self._check_index(index, found)
+            self._check_expiries(index, found)
         numbers = seqs or array("Q", (fields.seq for fields in found.values()))
         if numbers and (min(numbers), max(numbers)) != (record.seq, record.last):
             self._note(
@@ -158,6 +161,25 @@ class _Check:
             name = unique_name(fields.kind, fields.unique)
             if position not in ids.find(hash_id(name)):
                 self._note(f"the row at position {position} cannot be found by its unique name")
+
+    def _check_expiries(self, index: SegmentIndex, found: dict[int, SortFields | JobRecord]) -> None:
+        """Check that the jobs are found when they expire."""
+        record, times = self._record, dict[int, list[datetime]]()
+        if record.cls not in ("ready", "later"):
+            return
+        starts, live = [block.start for block in index.blocks], list[datetime]()
+        for position, fields in found.items():
+            if fields.expires_at is None or fields.attempt:
+                continue
+            place = bisect_right(starts, position) - 1
+            times.setdefault(place, []).append(fields.expires_at)
+            if position not in self._segment.gone:
+                live.append(fields.expires_at)
+        expected = [(place, min(some), max(some)) for place, some in sorted(times.items())]
+        if list(index.expiries) != expected:
+            self._note("its index does not say when its jobs expire")
+        if live and (record.expires_at is None or record.expires_at > min(live)):
+            self._note("the queue does not know when the next of its jobs expires")
 
     def _check_order(self, found: dict[int, SortFields | JobRecord]) -> None:
         before: Any = None

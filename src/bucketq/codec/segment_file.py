@@ -12,6 +12,9 @@ The entry in the queue object has the length and the checksum of the index, and 
 of everything else. So a reader fetches the index with one ranged GET, then only the blocks that it
 needs, and checks all that it reads.
 
+The index names the blocks with jobs that expire, and when; the entry in the queue object says when
+the next one of the segment does.
+
 A job with a unique name has a second hash, of its kind and that name. So a segment has such jobs if
 it has more hashes than rows.
 
@@ -85,6 +88,8 @@ class SortFields(Struct, frozen=True, gc=False):
     pushed_at: datetime | None = None
     at: datetime | None = None
     unique: str | None = None
+    expires_at: datetime | None = None
+    attempt: int = 0
 
 
 class SegmentRow(Struct, frozen=True, gc=False):
@@ -127,6 +132,7 @@ class EncodedSegment(Struct, frozen=True):
             index=self.index_length,
             crc32=f"{self.crc:08x}",
             at=at,
+            expires_at=min((each.first for each in self.index.expiries), default=None),
         )
 
 
@@ -219,6 +225,8 @@ def encode_in_steps(
         if cls != "keys":
             places = map(numbers.__getitem__, map(_kind, rows))
             fields.kind_runs = [(place, len(list(run))) for place, run in groupby(places)]
+    if cls in ("ready", "later"):
+        fields.expiries = _expiries(rows, fields.blocks)
     yield
     seqs = array("Q", [row.fields.seq for row in rows])
     ids = SegmentIds(array("Q", [each for each, _ in hashes]), array("I", [at for _, at in hashes]))
@@ -381,6 +389,22 @@ def _time(cls: SegmentClass, fields: SortFields | JobRecord) -> datetime:
     if found is None:
         message = f"row {fields.id} has no time, and cannot be in a segment of class {cls!r}"
         raise ValueError(message)
+    return found
+
+
+def _expiries(
+    rows: Sequence[SegmentRow], blocks: Sequence[tuple[int, int, str]]
+) -> list[tuple[int, datetime, datetime]]:
+    """Return the blocks with jobs that expire: place, first and last time."""
+    if not any(row.fields.expires_at for row in rows):
+        return []
+    found, start = [], 0
+    for place, (count, *_) in enumerate(blocks):
+        some = rows[start : start + count]
+        times = [each.fields.expires_at for each in some if not each.fields.attempt]
+        if given := [at for at in times if at is not None]:
+            found.append((place, min(given), max(given)))
+        start += count
     return found
 
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from bucketq.errors import CorruptStateError
-from bucketq.model.segments import Block, Line, Run, SegmentClass, SegmentIndex
+from bucketq.model.segments import Block, BlockExpiry, Line, Run, SegmentClass, SegmentIndex
 
 BLOCK_BYTES = 32 << 10
 """Rows are read in blocks of about this size. A request costs as much time as it takes to send
@@ -41,6 +41,8 @@ class IndexFields(Struct, omit_defaults=True):
     """The length and the checksum of the line of numbers."""
     ids: tuple[int, str] = (0, "")
     """The length and the checksum of the line of hashes."""
+    expiries: list[tuple[int, datetime, datetime]] = []
+    """Of each block with jobs that expire: its place, and the first and the last time."""
 
 
 def measure_blocks(
@@ -128,6 +130,7 @@ def index_of(fields: IndexFields, index_offset: int) -> SegmentIndex:
         times=fields.times,
         seqs=seqs,
         ids=ids,
+        expiries=tuple(BlockExpiry(*each) for each in fields.expiries),
     )
 
 

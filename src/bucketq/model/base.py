@@ -39,6 +39,8 @@ class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Instead of a scope: the name is taken for so long after it was pushed with a period."""
     replace: Replacement | None = None
     """What is replaced in the job that is there, if it waits; None: nothing."""
+    expires_in_s: float | None = None
+    """It is finished as ``expired`` unless it is claimed in so many seconds; None: never."""
 
 
 class Operation(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag=str.lower):

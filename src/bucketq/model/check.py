@@ -15,7 +15,7 @@ from typing import NoReturn, cast, get_args
 import msgspec
 from msgspec import Raw
 
-from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError
+from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError, RejectedError
 from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.records import Progress
 from bucketq.model.settings import Settings, check_backoff
@@ -31,6 +31,9 @@ RESERVED = "\x1f"
 """What no idempotency key of a user begins with: keys that the queue makes itself do."""
 _MAX_KIND = 128  # Kinds are in the names of folders, which file systems limit to 255 bytes.
 _LARGEST_PROGRESS = 2**53  # Every JSON reader holds it exactly.
+_EXPIRY_FORMAT = (
+    2  # Older code would hand out expired jobs, and an object of format 1 cannot say so.
+)
 _SHOWN_LENGTH = 80  # An error shows about one line of a bad value, not all of it.
 MAX_PRIORITY = 2**31  # Every JSON reader holds it exactly, also those with floats only.
 MAX_INTEGER = 2**63 - 1  # The largest integer that the wire and other languages hold.
@@ -48,8 +51,8 @@ def new_job(job: NewJob, settings: Settings) -> int:
     kind(job.kind)
     if job.priority or type(job.priority) is not int:
         whole_number(job.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
-    if job.delay_s is not None or job.run_at is not None:
-        _when(job)
+    if job.delay_s is not None or job.run_at is not None or job.expires_in_s is not None:
+        _when(job, settings)
     if job.max_attempts is not None:
         max_attempts(job.max_attempts)
     if job.backoff is not None:
@@ -67,13 +70,31 @@ def new_job(job: NewJob, settings: Settings) -> int:
     return body(job.payload, "payload", "max_payload_bytes", settings.max_payload_bytes)
 
 
-def _when(job: NewJob) -> None:
+def _when(job: NewJob, settings: Settings) -> None:
     if job.delay_s is not None and job.run_at is not None:
         _refuse("give delay_s or run_at, not both")
     if job.delay_s is not None:
         delay(job.delay_s)
     if job.run_at is not None:
         moment(job.run_at, "run_at")
+    if job.expires_in_s is not None:
+        _expiry(job, settings)
+
+
+def _expiry(job: NewJob, settings: Settings) -> None:
+    if settings.max_format < _EXPIRY_FORMAT:
+        raise RejectedError(
+            f"jobs that expire need max_format {_EXPIRY_FORMAT}: run `bucketq upgrade` once every "
+            "process of the queue has been upgraded"
+        )
+    delay(job.expires_in_s, "expires_in_s")
+    if not job.expires_in_s:
+        _refuse("expires_in_s must be more than 0 seconds")
+    if job.delay_s is not None and job.delay_s >= job.expires_in_s:
+        _refuse(
+            f"a job with a delay of {job.delay_s:g} seconds that expires in {job.expires_in_s:g} "
+            "would never run: both are counted from its push"
+        )
 
 
 def _key(value: object) -> None:

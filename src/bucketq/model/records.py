@@ -5,7 +5,7 @@
             push                claim                 complete
     (none) ------> queued ---------------> running -----------> done
                    ^  ^  |                  | | |                ^
-                   |  |  | cancel           | | | cancel asked,  |
+                   |  |  | cancel, expiry   | | | cancel asked,  |
                    |  |  +------------------|-|-+-- then the ----+
                    |  |     release, retry, | |     lease ends   |
                    |  +---- lease lost -----+ |                  |
@@ -26,7 +26,7 @@ from typing import Literal
 from msgspec import Raw, Struct
 
 Status = Literal["queued", "running", "done", "dead"]
-Outcome = Literal["completed", "cancelled", "dead"]
+Outcome = Literal["completed", "cancelled", "dead", "expired"]
 Encoding = Literal["base64"]
 
 Unknown = dict[str, Raw]
@@ -100,6 +100,8 @@ class JobRecord(
     tags: dict[str, str] | None = None
     unique: str | None = None
     """Its unique name among the jobs of its kind; None: it has none."""
+    expires_at: datetime | None = None
+    """If it was not claimed by then it never is. None: it waits for as long as it takes."""
     lease: str | None = None
     """The token of the current attempt. A done job keeps it, to answer a repeated complete."""
     worker: str | None = None
@@ -127,6 +129,15 @@ class JobRecord(
     def order(self) -> tuple[int, int]:
         """What a claim sorts by."""
         return (self.priority, self.seq)
+
+    def has_expired(self, now: datetime) -> bool:
+        """Whether it waits in vain: it was never claimed, and its time is over."""
+        return (
+            self.expires_at is not None
+            and self.expires_at <= now
+            and self.attempt == 0
+            and self.status == "queued"
+        )
 
 
 class KeyRecord(Struct, frozen=True, gc=False, forbid_unknown_fields=True):

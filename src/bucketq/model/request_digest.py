@@ -51,6 +51,7 @@ def normalized(job: NewJob) -> NewJob:
         tags=job.tags or None,
         unique_s=_seconds(job.unique_s),
         unique_scope=None if job.unique_scope == "queued+running" else job.unique_scope,
+        expires_in_s=_seconds(job.expires_in_s),
     )
 
 
@@ -68,6 +69,7 @@ def _has_options(job: NewJob) -> bool:
         or job.backoff is not None
         or job.tags is not None
         or job.unique is not None
+        or job.expires_in_s is not None
     )
 
 

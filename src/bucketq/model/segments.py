@@ -84,6 +84,8 @@ class SegmentRecord(
     push that they belong to was committed: its jobs are queued, and were pushed at ``pushed_at``.
     After a lost race the same segment is named with another base."""
     pushed_at: datetime | None = None
+    expires_at: datetime | None = None
+    """No job of it expires before this; None: none does."""
 
     @property
     def order(self) -> tuple[str, int, str]:
@@ -123,6 +125,15 @@ class Block(NamedTuple):
     """Where its first row begins in the segment."""
     length: int
     crc: int
+
+
+class BlockExpiry(NamedTuple):
+    """When the jobs of a block expire, those that do."""
+
+    block: int
+    """Its place among the blocks."""
+    first: datetime
+    last: datetime
 
 
 class Line(NamedTuple):
@@ -247,6 +258,8 @@ class SegmentIndex(NamedTuple):
     """The line that holds the number of each row."""
     ids: Line
     """The line that holds the hashes of the ids, and of unique names."""
+    expiries: tuple[BlockExpiry, ...] = ()
+    """The blocks with jobs that expire."""
 
     @property
     def has_unique(self) -> bool:

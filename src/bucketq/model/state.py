@@ -23,6 +23,8 @@ from bucketq.model.indexes.age_index import AgeIndex
 from bucketq.model.indexes.cold_jobs import ColdJobs
 from bucketq.model.indexes.cold_rows import ColdRows
 from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.expiring_jobs import FEATURE as EXPIRY
+from bucketq.model.indexes.expiring_jobs import ExpiringJobs
 from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.indexes.known_keys import KnownKeys
 from bucketq.model.indexes.lane import FirstOfKind, Lane
@@ -120,7 +122,7 @@ class State:
         self.counts: dict[tuple[str, Status], int] = {}
         self.known_keys = KnownKeys(self.keys, self.cold.rows)
         """The keys of the object, and those in segments."""
-        self.unique = UniqueIndex(self.jobs)
+        self.unique, self.expiring = UniqueIndex(self.jobs), ExpiringJobs(self.jobs.by_id)
         self.token_ends = AgeIndex(self.tokens.by_id, attrgetter("expires_at"))
         self.consumer_ages = AgeIndex(self.consumers.by_id, _closed_since)
         self.writer_ages = AgeIndex(self.writers.by_id, attrgetter("at"))
@@ -172,18 +174,6 @@ class State:
         self._replace_all(jobs, "queued", "running")
         for job in jobs:
             self.running.add(job)
-
-    def take_out(self, jobs: Collection[JobRecord]) -> None:
-        """Take jobs that are due out of their lanes, wherever they stand there.
-
-        They must be started at once: a job that waits has exactly one entry.
-        """
-        kinds: dict[str, set[int]] = {}
-        for job in jobs:
-            kinds.setdefault(job.kind, set()).add(job.seq)
-        for kind, numbers in kinds.items():
-            if (lane := self.lanes.get(kind)) is not None:  # It is in a segment otherwise.
-                lane.remove(numbers)
 
     def put_back(self, jobs: Iterable[JobRecord]) -> None:
         """Put jobs back that were taken out of their lanes, unchanged."""
@@ -283,6 +273,9 @@ class State:
         while (job := self.delayed.first()) is not None and job.run_at and job.run_at <= now:
             self.delayed.pop()
             self._lane(job.kind).add(job)
+        for job in self.expiring.take_unexpired(now) if self.expiring.skipped else ():
+            self._lane(job.kind).add(job)
+            self.has_moved = True
         self.cold.release_due(now)
 
     def next_due(self) -> datetime | None:
@@ -316,18 +309,16 @@ class State:
         if lane is None:
             return None
         while (job := lane.head(self.jobs.by_id)) is not None:
-            if job.run_at is None or job.run_at <= now:
+            if job.run_at is not None and job.run_at > now:
+                lane.pop(job)  # The clock was set back since it was promoted.
+                self._wait(job)
+            elif job.expires_at is not None and job.has_expired(now):
+                lane.pop(job)
+                self.expiring.skip(job)
+            else:
                 return job
-            lane.pop(job)  # The clock was set back since it was promoted.
-            self._wait(job)
         del self.lanes[kind]
         return None
-
-    def oldest_queued(self) -> JobRecord | None:
-        """The waiting job that was pushed first, or None. Raises ``ColdRowsNeededError``."""
-        hot = next((job for job in self.jobs if job.status == "queued"), None)
-        cold = self.cold.oldest_queued(None if hot is None else hot.seq)
-        return hot if cold is None else cold
 
     def find_job(self, job_id: str) -> JobRecord | None:
         """Find a job by its id, wherever it is, to look at it. Raises ``ColdRowsNeededError``."""
@@ -395,7 +386,7 @@ class State:
         """Count and index jobs that are in the order of their numbers."""
         waiting: dict[str, list[JobRecord]] = {}
         for job in jobs:
-            if job.run_at is None and job.status == "queued":
+            if job.run_at is None and job.status == "queued" and job.expires_at is None:
                 waiting.setdefault(job.kind, []).append(job)
             else:
                 self._count(job.kind, job.status, 1)
@@ -407,6 +398,9 @@ class State:
     def _enter(self, job: JobRecord) -> None:
         if job.status == "queued":
             self._wait(job)
+            if job.expires_at is not None:
+                self.requires[EXPIRY] = None
+                self.expiring.add(job)
         elif job.status == "running":
             self.running.add(job)
         elif job.status == "done":

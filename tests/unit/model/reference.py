@@ -43,6 +43,7 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.records import BrokerRecord, JobRecord
+from tests.unit.model.reference_expiry import check_expiry, expires_at, has_expired
 from tests.unit.model.reference_operators import OperatorReference
 from tests.unit.model.reference_unique import UniqueReference, period_key
 
@@ -95,6 +96,7 @@ class Reference(UniqueReference, OperatorReference):
             row
             for row in self.with_status("queued")
             if (row["run_at"] is None or row["run_at"] <= now)
+            and not has_expired(row, now)
             and (not kinds or row["kind"] in kinds)
             and row["kind"] not in self.paused_kinds
         ]
@@ -161,6 +163,8 @@ class Reference(UniqueReference, OperatorReference):
             raise InvalidRequestError
         if any(job.delay_s is not None and job.run_at is not None for job in operation.jobs):
             raise InvalidRequestError
+        for job in operation.jobs:
+            check_expiry(job)
         answer = [self._known(job, now) for job in operation.jobs]
         unknown = [job for job, known in zip(operation.jobs, answer, strict=True) if not known]
         named = [job for job in unknown if job.unique is not None]
@@ -220,7 +224,7 @@ class Reference(UniqueReference, OperatorReference):
     def _add(self, job: NewJob, now: datetime, number: int) -> None:
         run_at = now + timedelta(seconds=job.delay_s) if job.delay_s else job.run_at
         row = msgspec.structs.asdict(job) | _FREE
-        for name in ("delay_s", "unique_scope", "unique_s", "replace"):
+        for name in ("delay_s", "unique_scope", "unique_s", "replace", "expires_in_s"):
             del row[name]
         self.jobs[job.id] = row | {
             "payload": bytes(job.payload),
@@ -228,6 +232,7 @@ class Reference(UniqueReference, OperatorReference):
             "seq": number,
             "pushed_at": now,
             "run_at": run_at,
+            "expires_at": expires_at(job, now),
             "attempt": 0,
             "failures": 0,
             "lost_leases": 0,

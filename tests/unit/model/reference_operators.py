@@ -26,6 +26,7 @@ from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from tests.unit.model.driver import START
 from tests.unit.model.reference_bulk import BulkReference
+from tests.unit.model.reference_expiry import has_expired
 
 Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
@@ -118,6 +119,10 @@ class OperatorReference(BulkReference):
 
     def _tidy(self, _operation: Tidy, now: datetime, _seen: Seen) -> int:
         settings, count, finished_at = self.settings, 0, now
+        for row in self.jobs.values():
+            if has_expired(row, now):
+                row.update(status="done", outcome="expired", finished_at=now)
+                count += 1
         now = min(now, self.believed(now))
         while len(self.sessions) > settings.max_sessions:
             oldest = min(self.sessions, key=lambda name: self.sessions[name]["version"])

@@ -11,6 +11,7 @@ import msgspec
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings
+from tests.unit.model.reference_expiry import expires_at, has_expired
 
 Row = dict[str, Any]
 
@@ -39,7 +40,11 @@ class UniqueReference:
             is_valid = key is not None and now - period <= key["at"] <= now + timedelta(days=1)
             return key["job"] if key is not None and is_valid else None
         scope = ("queued",) if job.unique_scope == "queued" else ("queued", "running")
-        found = [row for row in _named(self.jobs.values(), job) if row["status"] in scope]
+        found = [
+            row
+            for row in _named(self.jobs.values(), job)
+            if row["status"] in scope and not has_expired(row, now)
+        ]
         return max(found, key=lambda row: row["seq"])["id"] if found else None
 
     def replace(self, jobs: list[NewJob], taken: dict[str, str], now: datetime) -> None:
@@ -61,6 +66,7 @@ class UniqueReference:
             row.update(payload=bytes(job.payload), payload_encoding=job.payload_encoding)
         if job.replace in ("run_at", "both"):
             row["run_at"] = now + timedelta(seconds=job.delay_s) if job.delay_s else job.run_at
+            row["expires_at"] = expires_at(job, now)
 
 
 def period_key(job: NewJob) -> str:

@@ -66,6 +66,7 @@ new_jobs = st.lists(
             "backoff": st.sampled_from([Backoff(0.0), Backoff(4.0, 3.0, 10.0)]),
             "tags": st.just({"team": "red"}),
             "unique": st.sampled_from(["u1", "u1", "u2"]),
+            "expires_in_s": st.sampled_from([1.0, 20.0, 90.0]),
         },
     ),
     min_size=1,
@@ -377,12 +378,12 @@ class QueueMachine(OperatorRules):
             self.check_waiting(state)
 
     def check_waiting(self, state: State) -> None:
-        """Every waiting job has one entry, in the lane of its kind or among the delayed.
+        """Every waiting job has one entry: in its lane, among the delayed, or among the skipped.
 
         If a push has given it another time, it may have more; no claim takes it twice.
         """
         by_seq = {job.seq: job for job in state.jobs}
-        entries = [seq for _, seq, _ in state.delayed._entries]
+        entries = [seq for _, seq, _ in [*state.delayed._entries, *state.expiring.skipped]]
         for kind, lane in state.lanes.items():
             in_lane = [job.seq for job in lane._run[lane._head :]]
             in_lane += [seq for _, seq, _ in lane._heap]

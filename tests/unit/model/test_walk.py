@@ -72,6 +72,7 @@ class Walker:
             "max_attempts": self.random.randint(1, 3),
             "backoff": self.random.choice([Backoff(0.0), Backoff(4.0, 3.0, 10.0)]),
             "unique": f"u{self.random.randrange(4)}",
+            "expires_in_s": self.random.choice([70.0, 120.0]),
         }
         return job | {name: value for name, value in options.items() if self.number < 15}
 

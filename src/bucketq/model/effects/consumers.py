@@ -10,7 +10,7 @@ Only the driver that opened the consumer last may claim and close; earlier ones 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -115,12 +115,25 @@ def _claim_again(
             state.replace_job(job, heard)
     free = [job for job in known if job is not None and record.may_hold(job) and _is_free(job, now)]
     if free:
-        state.take_out(free)
+        _take_out(state, free)
         state.start_jobs([leases.started(job, operation, record.secret, now) for job in free])
         held, lost = _sort(state, record, record.jobs)
     if record.at != now:
         state.put_consumer(replace(record, at=now))
     return BatchState(record.batch, len(held), lost)
+
+
+def _take_out(state: State, jobs: Collection[JobRecord]) -> None:
+    """Take jobs that are due out of their lanes, wherever they stand there.
+
+    They must be started at once: a job that waits has exactly one entry.
+    """
+    kinds: dict[str, set[int]] = {}
+    for job in jobs:
+        kinds.setdefault(job.kind, set()).add(job.seq)
+    for kind, numbers in kinds.items():
+        if (lane := state.lanes.get(kind)) is not None:  # It is in a segment otherwise.
+            lane.remove(numbers)
 
 
 def read(state: State, operation: ReadBatch, _now: datetime) -> BatchPage:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
-from bucketq.model.effects import timekeeping
+from bucketq.model.effects import expiry, timekeeping
 from bucketq.model.effects.dead_jobs import dead_jobs
 from bucketq.model.effects.reads import not_found
 from bucketq.model.indexes.finished_jobs import finished_at
@@ -124,6 +124,11 @@ def configure(state: State, operation: Configure, _now: datetime) -> Settings:
                 f"max_format cannot be 1 while the queue has schedules ({len(state.schedules)}); "
                 "remove them first"
             )
+        if state.expiring.first() is not None:
+            raise RejectedError(
+                "max_format cannot be 1 while there are jobs that expire; they must have been "
+                "claimed first, or cancelled"
+            )
         state.requires.clear()  # ``changed`` has made sure that history is off.
         state.touch_head()
     if settings != state.settings:
@@ -139,6 +144,8 @@ def recall_settings(state: State, _operation: Configure, _stored: None) -> Setti
 
 def is_untidy(state: State, now: datetime) -> bool:
     """Whether ``tidy`` has something to do; it is cheap."""
+    if expiry.is_due(state, now):
+        return True
     now = timekeeping.agreed(state, now)
     return (
         state.sessions.has_expired(state.settings, now)
@@ -149,14 +156,15 @@ def is_untidy(state: State, now: datetime) -> bool:
 
 
 def tidy(state: State, _operation: Tidy, now: datetime) -> int:
-    """Forget rows, and finish dead jobs, that have outlived their time."""
+    """Forget rows, and finish dead jobs and those that wait in vain, that outlived their time."""
+    expired = expiry.finish_expired(state, now)
     finished_at, now = now, timekeeping.agreed(state, now)
     horizon = state.sessions.horizon
     forgotten = state.sessions.forget_expired(state.settings, now)
     state.changes.extend(("sessions", session) for session in forgotten)
     if state.sessions.horizon != horizon:
         state.touch_head()
-    count = len(forgotten)
+    count = expired + len(forgotten)
     while (key := _expired_key(state, now)) is not None:
         state.forget_key(key)
         count += 1
@@ -210,6 +218,8 @@ def _died_long_ago(state: State, job: JobRecord, now: datetime) -> bool:
 
 def is_cold_untidy(state: State, now: datetime) -> bool:
     """Whether ``tidy_segments`` is due; it is cheap."""
+    if expiry.is_cold_due(state, now):
+        return True
     now, settings = timekeeping.agreed(state, now), state.settings
     key_at = state.known_keys.oldest_cold_at()
     if key_at and now - key_at > _SLACK * timedelta(seconds=settings.key_retention_s):
@@ -224,7 +234,7 @@ def is_cold_untidy(state: State, now: datetime) -> bool:
 
 
 def tidy_segments(state: State, _operation: TidySegments, now: datetime) -> int:
-    """Forget keys, and finish dead jobs, that are in segments and have outlived their time.
+    """Forget keys, and finish dead and expired jobs, in segments that have outlived their time.
 
     Raises:
         ColdRowsNeededError: Something that decides which has not been read.
@@ -232,12 +242,14 @@ def tidy_segments(state: State, _operation: TidySegments, now: datetime) -> int:
     ended_at, now = now, timekeeping.agreed(state, now)
     known = len(state.known_keys)
     chosen = list(islice(_cold_deaths(state, now), _PAGE_JOBS))
+    expired = expiry.find_expired_rows(state, ended_at, _PAGE_JOBS)
     oldest_at = now - timedelta(seconds=state.settings.key_retention_s)
     touched = state.known_keys.expire_cold(oldest_at)
     state.changes.extend(("segments", name) for name in touched)
     for job in chosen:
         _bury(state, job, ended_at)
-    return known - len(state.known_keys) + len(chosen)
+    count = expiry.finish_expired_rows(state, expired, ended_at)
+    return known - len(state.known_keys) + len(chosen) + count
 
 
 def _cold_deaths(state: State, now: datetime) -> Iterator[JobRecord]:

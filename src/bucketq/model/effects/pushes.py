@@ -256,8 +256,8 @@ def _look_up_unique(
         for key, row in found.items()
         if -_FUTURE <= now - row.at <= timedelta(seconds=wanted[key].unique_s or 0)
     }
-    runs_at = {job.id: _run_at(job, now) for job in named}
-    taken = unique_jobs.find_taken(state, named, runs_at, valid)
+    times = {job.id: (_run_at(job, now), _expires_at(job, now)) for job in named}
+    taken = unique_jobs.find_taken(state, named, times, valid, now)
     known |= taken.ids
     keyed |= {key: job for key, job in wanted.items() if key not in valid}
     return taken.changed
@@ -397,8 +397,13 @@ def _run_at(job: NewJob, now: datetime) -> datetime | None:
     return now + timedelta(seconds=job.delay_s) if job.delay_s else None
 
 
+def _expires_at(job: NewJob, now: datetime) -> datetime | None:
+    return None if job.expires_in_s is None else now + timedelta(seconds=job.expires_in_s)
+
+
 def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
-    return JobRecord(
+    # One more argument would triple the time: Python passes more than 15 as a dictionary.
+    record = JobRecord(
         id=job.id,
         kind=job.kind,
         status="queued",
@@ -415,6 +420,9 @@ def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
         replay_of=job.replay_of,
         unique=job.unique,
     )
+    if job.expires_in_s is None:
+        return record
+    return msgspec.structs.replace(record, expires_at=_expires_at(job, now))
 
 
 def _digest(job: NewJob) -> str:

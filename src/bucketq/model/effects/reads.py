@@ -91,7 +91,7 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
     counts: dict[str, dict[str, int]] = {}
     for (kind, status), count in sorted(state.counts.items()):
         counts.setdefault(kind, {})[status] = count
-    oldest = state.oldest_queued()
+    oldest = oldest_queued(state)
     rows = state.cold.rows
     return Stats(
         version=state.version,
@@ -107,6 +107,13 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
         segments=len(rows),
         segment_bytes=rows.live_bytes,
     )
+
+
+def oldest_queued(state: State) -> JobRecord | None:
+    """Return the waiting job that was pushed first. Raises ``ColdRowsNeededError``."""
+    hot = next((job for job in state.jobs if job.status == "queued"), None)
+    cold = state.cold.oldest_queued(None if hot is None else hot.seq)
+    return hot if cold is None else cold
 
 
 def snapshot(state: State, _operation: ReadSnapshot, now: datetime) -> Snapshot:

@@ -230,7 +230,7 @@ def _check(state: State, operation: SetSchedule) -> None:
 
 
 def _check_job(state: State, job: NewJob) -> None:
-    for name in ("delay_s", "run_at", "key", "replay_of", "unique"):
+    for name in ("delay_s", "run_at", "key", "replay_of", "unique", "expires_in_s"):
         if getattr(job, name) is not None:
             raise InvalidRequestError(f"the job of a schedule cannot have {name}")
     size_bytes = check.new_job(job, state.settings)

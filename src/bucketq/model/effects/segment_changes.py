@@ -78,6 +78,7 @@ def _take_jobs_out(state: State, jobs: list[JobRecord]) -> None:
         if (lane := state.lanes.get(kind)) is not None:
             lane.remove(some)
     state.delayed.sweep()
+    state.expiring.sweep()
     state.dead_ages.sweep()
 
 

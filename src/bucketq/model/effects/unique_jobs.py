@@ -31,6 +31,10 @@ _FORMAT = 2
 """The first format with a list of features."""
 
 
+_Times = tuple[datetime | None, datetime | None]
+"""From when a job may run, and when it expires."""
+
+
 class Taken(NamedTuple):
     """The unique names of a push that are taken, and what is replaced in jobs that wait."""
 
@@ -71,23 +75,24 @@ def check_unique(state: State, jobs: Sequence[NewJob]) -> None:
 def find_taken(
     state: State,
     jobs: Sequence[NewJob],
-    runs_at: Mapping[str, datetime | None],
+    times: Mapping[str, _Times],
     periods: Mapping[str, KeyRecord],
+    now: datetime,
 ) -> Taken:
     """Find the jobs that have the unique names of a push.
 
-    ``runs_at`` has the times from which the jobs of the push may run, by their ids, and ``periods``
-    the keys that are valid. Raises ``ColdRowsNeededError``; nothing is changed.
+    ``times`` has the times of the jobs of the push, by their ids, and ``periods`` the keys that are
+    valid. Raises ``ColdRowsNeededError``; nothing is changed.
     """
     taken = Taken({}, [])
-    waiting = _find_cold(state, jobs)
+    waiting = _find_cold(state, jobs, now)
     for job in jobs:
         if (key := period_key(job)) is not None:
             if key not in periods:
                 continue
             found = periods[key].job
         else:
-            there = waiting.get(_name(job)) or _in_scope(state, job)
+            there = waiting.get(_name(job)) or _in_scope(state, job, now)
             if there is None:
                 continue
             found = there.id
@@ -96,7 +101,7 @@ def find_taken(
             state.attach_cold()
             old = state.borrow_job(found)
             if old is not None and old.status == "queued" and old.unique == job.unique:
-                new = _replaced(old, job, runs_at[job.id])
+                new = _replaced(old, job, times[job.id])
                 if new != old:
                     taken.changed.append((old, new))
     return taken
@@ -120,7 +125,8 @@ def change_waiting(state: State, changed: Sequence[tuple[JobRecord, JobRecord]])
 
 
 def _change(state: State, old: JobRecord, new: JobRecord) -> None:
-    if old.run_at != new.run_at or state.cold.is_lent(old.id):
+    is_moved = (old.run_at, old.expires_at) != (new.run_at, new.expires_at)
+    if is_moved or state.cold.is_lent(old.id):
         state.has_moved = True
         state.replace_job(old, new)
         return
@@ -130,28 +136,32 @@ def _change(state: State, old: JobRecord, new: JobRecord) -> None:
     state.changes.append(("jobs", new.id))
 
 
-def _find_cold(state: State, jobs: Sequence[NewJob]) -> dict[str, JobRecord]:
+def _find_cold(state: State, jobs: Sequence[NewJob], now: datetime) -> dict[str, JobRecord]:
     """Find jobs in segments with the names of a push, newer than those in the object."""
     if not state.cold.rows.segments:
         return {}
-    hot = {_name(job): _in_scope(state, job) for job in jobs if job.unique_s is None}
+    hot = {_name(job): _in_scope(state, job, now) for job in jobs if job.unique_s is None}
     newer_than = {name: 0 if job is None else job.seq for name, job in hot.items()}
-    return state.cold.rows.find_unique(newer_than) if newer_than else {}
+    found = state.cold.rows.find_unique(newer_than) if newer_than else {}
+    return {name: job for name, job in found.items() if not job.has_expired(now)}
 
 
-def _in_scope(state: State, job: NewJob) -> JobRecord | None:
+def _in_scope(state: State, job: NewJob, now: datetime) -> JobRecord | None:
     """Return the newest job of the object that has the name of one of a push, and is in scope."""
     statuses = ("queued",) if job.unique_scope == "queued" else ("queued", "running")
     there = (each for each in state.unique.find(_name(job)) if each.status in statuses)
-    return max(there, key=lambda each: each.seq, default=None)
+    in_time = (each for each in there if not each.has_expired(now))
+    return max(in_time, key=lambda each: each.seq, default=None)
 
 
 def _name(job: NewJob) -> str:
     return unique_name(job.kind, job.unique or "")
 
 
-def _replaced(old: JobRecord, job: NewJob, run_at: datetime | None) -> JobRecord:
-    new = old
+def _replaced(old: JobRecord, job: NewJob, times: _Times) -> JobRecord:
+    new, (run_at, expires_at) = old, times
     if job.replace != "run_at":
         new = replace(new, payload=job.payload, payload_encoding=job.payload_encoding)
-    return replace(new, run_at=run_at) if job.replace != "payload" else new
+    if job.replace != "payload":
+        new = replace(new, run_at=run_at, expires_at=expires_at)
+    return new

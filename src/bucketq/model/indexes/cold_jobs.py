@@ -208,7 +208,7 @@ class ColdJobs:
         return self._lend_all(run.segment, jobs)
 
     def lend(self, segment: Segment, job: ColdJob) -> JobRecord:
-        """Lend a dead job that was decoded to the table, and return its record."""
+        """Lend a job that was decoded, and is dead or expired, to the table; return its record."""
         self._lend_all(segment, [job])
         return self._table.by_id[job[1].id]
 

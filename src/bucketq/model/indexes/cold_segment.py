@@ -7,6 +7,8 @@ the number of rows that are left is known, and not which they are.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from msgspec.structs import replace
 
 from bucketq.model.segments import Gone, SegmentIndex, SegmentRecord
@@ -53,6 +55,10 @@ class Segment:
         self.record = replace(
             self.record, vector=vector_id, vector_bytes=size_bytes, gone=since.ranges
         )
+
+    def expire_next(self, at: datetime | None) -> None:
+        """Note that no job of it expires before a time; None: none does."""
+        self.record = replace(self.record, expires_at=at)
 
     def leave(self, position: int) -> None:
         """Note that the row at a position has left."""
