@@ -37,6 +37,7 @@ EXPORTS = [
     "JobCancelled",
     "JobCancelledError",
     "JobChange",
+    "JobExpiredError",
     "JobFailedError",
     "JobGoneError",
     "JobId",

@@ -99,6 +99,10 @@ class JobFailedError(RejectedError):
         self.error = error
 
 
+class JobExpiredError(RejectedError):
+    """The job that was waited for was not started before it expired."""
+
+
 class JobCancelledError(RejectedError):
     """The job that was waited for was cancelled, so it has no result."""
 

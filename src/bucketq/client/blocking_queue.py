@@ -274,6 +274,7 @@ class BlockingQueue(Generic[T]):
         Raises:
             JobFailedError: The job is dead; the error has its last failure.
             JobCancelledError: It was cancelled.
+            JobExpiredError: It was not started before it expired.
             JobNotFoundError: There is no such job, in the queue or in its archive.
             TimeoutError: It was not over within ``timeout_s``. It is still in the queue.
         """

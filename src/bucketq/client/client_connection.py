@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bucketq.client.older_brokers import refuse_unique
+from bucketq.client.older_brokers import refuse_options
 from bucketq.commit.base import CommitterLostError
 from bucketq.commit.outcome_errors import unanswered
 from bucketq.commit.request_ids import token_of
@@ -115,7 +115,7 @@ class ClientConnection:
         self._shows_token = wire.welcome.proof != b""
         self._releases_many = "release_many" in wire.welcome.operations
         self._withdraws = "withdraw" in wire.welcome.operations
-        self._knows_unique = "unique" in wire.welcome.operations
+        self._knows_options = {"unique", "expiry"} <= set(wire.welcome.operations)
         self._wire = wire
         self._loop = asyncio.get_running_loop()
         self._version = wire.welcome.version
@@ -158,8 +158,8 @@ class ClientConnection:
         if type(operation) is ReleaseMany and not self._releases_many:
             message = f"the broker at {self.address} does not know release_many: upgrade it"
             raise NotOfferedError(message)
-        if isinstance(operation, Push | Publish) and not self._knows_unique:
-            refuse_unique(operation, self.address)
+        if isinstance(operation, Push | Publish) and not self._knows_options:
+            refuse_options(operation, self._wire.welcome.operations, self.address)
         wait_s = operation.wait_s if isinstance(operation, WAITING) else 0.0
         try:
             return await self._call(request, timeout_s + wait_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from typing import Any, cast
 
 from bucketq.commit.request_ids import RequestId, parse_token, token_of
@@ -12,9 +12,14 @@ from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import LeaseRef, Push, Release, ReleaseMany, Request
 
 
-def refuse_unique(operation: Push | Publish, address: str) -> None:
-    """Raise ``InvalidRequestError`` if jobs are unique: the broker would push them twice."""
-    if any(job.unique is not None for job in operation.jobs):
+def refuse_options(operation: Push | Publish, known: Container[str], address: str) -> None:
+    """Raise ``InvalidRequestError`` if jobs have options that a broker would ignore."""
+    if "expiry" not in known and any(job.expires_in_s is not None for job in operation.jobs):
+        raise InvalidRequestError(
+            f"the broker at {address} does not know jobs that expire: upgrade it, or push without "
+            "expires_in_s"
+        )
+    if "unique" not in known and any(job.unique is not None for job in operation.jobs):
         raise InvalidRequestError(
             f"the broker at {address} does not know unique jobs: upgrade it, or push without unique"
         )

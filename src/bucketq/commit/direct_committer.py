@@ -32,6 +32,7 @@ from bucketq.commit.upkeep.archiver import Archiver
 from bucketq.commit.upkeep.background import Background
 from bucketq.commit.upkeep.direct_upkeep import DirectUpkeep
 from bucketq.commit.upkeep.history_keeper import HistoryKeeper
+from bucketq.commit.upkeep.job_expirer import JobExpirer
 from bucketq.commit.upkeep.schedule_firer import ScheduleFirer
 from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
 from bucketq.commit.upkeep.spiller import Spiller
@@ -91,6 +92,7 @@ class DirectCommitter:
         self._history = HistoryKeeper(submit, register, clock)
         self._own_upkeep = DirectUpkeep(register, spiller, self._upkeep, self._history)
         self._schedules = ScheduleFirer(submit, clock, self.where)
+        self._expirer = JobExpirer(submit, clock, self.where)
         self._fires_schedules = fires_schedules
         self._history_reads = HistoryReads(register, clock, archive)
         self._waits = PolledWaits(self._submit_once, self._look)
@@ -127,6 +129,7 @@ class DirectCommitter:
         self._archiver.start(lambda: self.state)
         self._upkeep.start(lambda: self.state)
         self._history.start(lambda: self.state)
+        self._expirer.start(lambda: self.state)
         if self._fires_schedules:
             self._schedules.start(lambda: self.state, leads=False)
             self._schedules.notice(self._document.state)
@@ -134,6 +137,7 @@ class DirectCommitter:
     async def close(self) -> None:
         """Wait for requests in progress, then close."""
         await self._schedules.stop()
+        await self._expirer.stop()
         await self._archiver.stop()
         await self._upkeep.stop()
         await self._history.stop()
@@ -309,6 +313,7 @@ class DirectCommitter:
         self._seen = state
         self.sees_broker = state.is_served
         self._schedules.notice(state)
+        self._expirer.notice(state)
         now = self._clock.now()
         if isinstance(request.operation, CLAIMS):
             self._leases.end_silent(state, now, asyncio.get_running_loop().time(), looked_s)

@@ -38,10 +38,10 @@ from bucketq.commit.pending_requests import LocalRequest, PendingRequest
 from bucketq.commit.stall import StallWatch
 from bucketq.commit.upkeep.archiver import Archiver
 from bucketq.commit.upkeep.history_keeper import HistoryKeeper
+from bucketq.commit.upkeep.job_expirer import JobExpirer
 from bucketq.commit.upkeep.schedule_firer import ScheduleFirer
 from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
 from bucketq.commit.upkeep.spiller import Spiller
-from bucketq.commit.upkeep.tidying import tidy
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.commit.working_state import WorkingState
 from bucketq.errors import StoreRefusedError, UnavailableError
@@ -92,6 +92,7 @@ class GroupCommitter:
         self._upkeep = SegmentUpkeep(submit, register, clock)
         self._history = HistoryKeeper(submit, register, clock)
         self._schedules = ScheduleFirer(submit, clock, self.where)
+        self._expirer = JobExpirer(submit, clock, self.where)
         self._history_reads = HistoryReads(register, clock, archive)
         self._wake = asyncio.Event()
         self._cold = ColdReads(register)
@@ -139,6 +140,7 @@ class GroupCommitter:
         self._history.start(lambda: self.state)
         self._schedules.start(lambda: self.state, leads=self._hooks.leads)
         self._schedules.notice(document.state)
+        self._expirer.start(lambda: self.state)
         self._task = loop.create_task(self._run())
         self._stalls.start()
 
@@ -146,6 +148,7 @@ class GroupCommitter:
         """Commit what was submitted, then stop. Parked claims get ``ClosedError``."""
         self.working.send_away(closed(self.where))
         await self._schedules.stop()
+        await self._expirer.stop()
         await self._archiver.stop()
         await self._spiller.stop()
         await self._upkeep.stop()
@@ -229,6 +232,7 @@ class GroupCommitter:
                 self.writing_since = None
                 if self.state is not None:
                     self._schedules.notice(self.state)
+                    self._expirer.notice(self.state)
         except Exception as error:  # noqa: BLE001 - whatever it is, no caller may hang
             self._broken = error
             self._answer_all(error)
@@ -285,7 +289,6 @@ class GroupCommitter:
                 # next: other tasks have their turn in between.
                 await asyncio.sleep(0)
             return
-        tidy(document.state, self._clock.now())
         base_version = self._register.version
         began_s = asyncio.get_running_loop().time()
         prepared = self._register.prepare(document)

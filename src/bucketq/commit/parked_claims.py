@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from bucketq.commit.parked_timers import ParkedTimers
 from bucketq.commit.pending_requests import PendingRequest
+from bucketq.model.indexes.expiring_jobs import FEATURE as EXPIRY
 from bucketq.model.operations import Claim
 from bucketq.model.state import State
 
@@ -113,7 +114,12 @@ def _remove(groups: dict[K, dict[int, PendingRequest]], key: K, number: int) -> 
 
 
 def _has_job(state: State, kinds: tuple[str, ...], now: datetime) -> bool:
+    """Whether there is a job of some kinds. Raises ``ColdRowsNeededError``.
+
+    Jobs in segments may all have expired, if some of the queue expire: then they are read.
+    """
+    find = state.head_of if EXPIRY in state.requires else state.first_of
     return any(
-        kind not in state.paused_kinds and state.first_of(kind, now) is not None
+        kind not in state.paused_kinds and find(kind, now) is not None
         for kind in kinds or tuple(state.kinds_waiting())
     )

@@ -28,6 +28,7 @@ from bucketq.commit.parked_waits import ParkedWaits, has_answer
 from bucketq.commit.pending_requests import Backlog, PendingRequest
 from bucketq.commit.read_turns import look_up_in_turns, reads_among
 from bucketq.commit.request_ids import is_unjudged
+from bucketq.commit.upkeep.tidying import tidy
 from bucketq.errors import BucketQError, CorruptStateError, NotDurableError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError
 from bucketq.model.operations import CLAIMS, Claim, Heartbeat, Request, Withdraw
@@ -126,6 +127,8 @@ class WorkingState:
                 self._answer_expired()
         if self.document is not document:
             return False
+        if document.state.has_changes:
+            tidy(document.state, self._clock.now())
         if self.waits:
             self._wake_waits(document)
         self.backlog.send()

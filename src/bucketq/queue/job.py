@@ -129,6 +129,11 @@ class Job(Generic[T]):
         return self.record.unique
 
     @property
+    def expires_at(self) -> datetime | None:
+        """When it ends as ``expired``, unless a worker has claimed it before."""
+        return self.record.expires_at
+
+    @property
     def errors(self) -> tuple[Failure, ...]:
         """Its last failures, oldest first."""
         return self.record.errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
@@ -18,7 +18,7 @@ from bucketq.queue.arguments import as_plain, to_seconds
 T = TypeVar("T")
 
 DEFAULT_SCOPE: UniqueScope = "queued+running"
-_UNLIMITED = Settings(max_payload_bytes=2**31, max_tags=2**31)
+_UNLIMITED = Settings(max_payload_bytes=2**31, max_tags=2**31, max_format=2)
 """The queue's own limits are known only when the request is applied."""
 
 
@@ -49,7 +49,9 @@ class PushOptions(TypedDict, total=False):
     seconds a name is taken, whatever became of its job."""
     replace: Replacement | None
     """What a push with a unique name replaces in a job that is there and waits: its ``payload``,
-    its ``run_at``, or ``both``."""
+    its times (``run_at``), or ``both``."""
+    expires_in_s: float | timedelta | None
+    """If no worker has claimed the job after so long it never runs, and ends as ``expired``."""
 
 
 class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
     unique: str | None = None
     unique_scope: UniqueScope | float | timedelta = DEFAULT_SCOPE
     replace: Replacement | None = None
+    expires_in_s: float | timedelta | None = None
     replay_of: str | None = None
     """The archived job that this one repeats."""
 
@@ -99,6 +102,8 @@ def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
         unique_s=period_s,
         replace=spec.replace,
     )
+    if spec.expires_in_s is not None:
+        new = structs.replace(new, expires_in_s=to_seconds(spec.expires_in_s))
     check.new_job(new, _UNLIMITED)
     return new
 

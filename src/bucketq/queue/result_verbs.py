@@ -7,7 +7,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
-from bucketq.errors import JobCancelledError, JobFailedError, JobNotFoundError
+from bucketq.errors import JobCancelledError, JobExpiredError, JobFailedError, JobNotFoundError
 from bucketq.model.records import Progress
 from bucketq.model.results import FindArchived, JobEnd, Wait, progress_text
 from bucketq.queue import payload as payloads
@@ -43,6 +43,7 @@ class ResultVerbs:
         Raises:
             JobFailedError: The job is dead; the error has its last failure.
             JobCancelledError: It was cancelled.
+            JobExpiredError: It was not started before it expired.
             JobNotFoundError: There is no such job, in the queue or in its archive.
             TimeoutError: It was not over within ``timeout_s``. It is still in the queue.
         """
@@ -80,6 +81,9 @@ def _result_of(end: JobEnd) -> Any:
     if end.outcome == "cancelled":
         message = f"job {end.id} was cancelled"
         raise JobCancelledError(message)
+    if end.outcome == "expired":
+        message = f"job {end.id} was not started before it expired"
+        raise JobExpiredError(message)
     error = "no error is known" if end.error is None else end.error.error
     message = f"job {end.id} failed: {error}"
     raise JobFailedError(message, error=error)

@@ -11,7 +11,7 @@ from bucketq.clock import Clock
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.due_times import NoCronError, next_due
 from bucketq.commit.upkeep.schedule_firer import ScheduleFirer
-from bucketq.model.operations import Request
+from bucketq.model.operations import Request, Tidy
 from bucketq.model.schedules import ReadSchedules, ScheduleRecord
 from bucketq.store.url import Location
 
@@ -20,7 +20,7 @@ _TIMEOUT_S = 60.0
 
 
 class ScheduleStops:
-    """Finds and fires the due schedules of one queue in memory."""
+    """Finds and fires the due schedules of one queue in memory, and finishes expired jobs."""
 
     def __init__(self, loop_thread: LoopThread, place: Location, clock: Clock) -> None:
         """Use a queue that exists; ``close`` ends that."""
@@ -43,6 +43,14 @@ class ScheduleStops:
     def fire_due(self) -> None:
         """Fire the schedules that are due."""
         self._call(self._fire_due)
+
+    def finish_expired(self) -> None:
+        """Finish the jobs that have expired."""
+        while self._call(self._tidy):
+            pass
+
+    async def _tidy(self) -> int:
+        return int(await self._submit(Request(Tidy())))
 
     async def _fire_due(self) -> None:
         await self._firer.fire_due(await self._read(), self._clock.now())

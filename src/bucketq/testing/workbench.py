@@ -160,7 +160,7 @@ class Workbench:
         return self._open().clock.now()
 
     def advance(self, by: float | timedelta) -> None:
-        """Move the clock forward: delayed jobs and retries become due, and schedules fire.
+        """Move the clock forward: delayed jobs become due, others expire, and schedules fire.
 
         The clock stops at each due time of a schedule, as if a process were there all the time.
         """
@@ -173,6 +173,7 @@ class Workbench:
             due = opened.stops.next_due()
             opened.clock.advance(min(due or end, end) - opened.clock.now())
             if due is None or due > end:
+                opened.stops.finish_expired()
                 return
             opened.stops.fire_due()
         raise InvalidRequestError(

@@ -97,10 +97,12 @@ async def test_a_broker_that_was_upgraded_meanwhile_takes_the_same_request(
 
 
 @virtual
-async def test_an_older_broker_is_not_sent_unique_jobs() -> None:
+async def test_an_older_broker_is_not_sent_options_that_it_ignores() -> None:
     realm = Realm()
     async with realm.serving("host1"), realm.client() as queue:
         await queue.push("mail", 1)
         with pytest.raises(InvalidRequestError, match="does not know unique jobs: upgrade it"):
             await queue.push("mail", 2, unique="ada")
+        with pytest.raises(InvalidRequestError, match="does not know jobs that expire: upgrade it"):
+            await queue.push("mail", 2, expires_in_s=5)
         assert (await queue.stats()).counts == {"mail": {"queued": 1}}

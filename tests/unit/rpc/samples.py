@@ -37,12 +37,14 @@ FULL_JOB = NewJob(
     unique="eins",
     unique_scope="queued",
     replace="both",
+    expires_in_s=90.0,
 )
 JOBS = (
     PLAIN_JOB,
     FULL_JOB,
     NewJob(id="u1", kind="k", payload=Raw(b"1"), unique="u", unique_s=2.5),
     NewJob(id="u2", kind="k", payload=Raw(b"1"), replace="payload"),
+    NewJob(id="e1", kind="k", payload=Raw(b"1"), expires_in_s=0.5),
     NewJob(id="", kind="", payload=Raw(b"")),
     NewJob(id="j3", kind="k", payload=Raw(b"1"), priority=2**31),
     NewJob(id="j4", kind="k", payload=Raw(b"1"), delay_s=0.0),

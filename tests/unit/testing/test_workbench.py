@@ -355,3 +355,14 @@ async def test_a_blocking_run_on_an_event_loop_is_an_error_that_names_run_async(
         queue = bench.async_queue
     with pytest.raises(bucketq.ClosedError, match="the workbench is closed"):
         await queue.push("email", None)
+
+
+def test_advancing_the_clock_lets_jobs_expire() -> None:
+    with Workbench(make_worker()) as bench:
+        bench.queue.push("email", "late", expires_in_s=60)
+        bench.advance(59)
+        assert [job.status for job in bench.jobs()] == ["queued"]
+        bench.advance(1)
+        assert [job.outcome for job in bench.jobs()] == ["expired"]
+        with pytest.raises(bucketq.JobExpiredError):
+            bench.queue.wait(bench.jobs()[0].id)

@@ -79,6 +79,7 @@ class Defaults:
     run_at: datetime | None = None
     max_attempts: int | None = None
     tags: dict[str, str] | None = None
+    expires_in_s: float | None = None
     kinds: tuple[str, ...] = ()
     """Only jobs of these kinds."""
     statuses: tuple[str, ...] = ("queued",)
@@ -88,7 +89,9 @@ class Defaults:
     def digest(self) -> str:
         """Part of the derived ids, so that other options make other jobs."""
         shaping = (self.kind, self.priority, self.delay_s, self.run_at, self.max_attempts)
-        return msgspec.json.encode([*shaping, self.tags]).decode()
+        # Absent if it is not given, so that runs of older versions can be resumed.
+        expiry = () if self.expires_in_s is None else (self.expires_in_s,)
+        return msgspec.json.encode([*shaping, self.tags, *expiry]).decode()
 
     @property
     def choice(self) -> str:
@@ -113,6 +116,7 @@ class _Line(Struct, forbid_unknown_fields=True):
     unique: str | None = None
     unique_scope: str | float = DEFAULT_SCOPE
     replace: Replacement | None = None
+    expires_in_s: float | None = None
     status: str | None = None
 
 
@@ -262,6 +266,8 @@ def check_item(name: str, item: Item, settings: Settings) -> NewJob:
         unique=spec.unique,
         replace=spec.replace,
     )
+    if spec.expires_in_s is not None:
+        job = structs.replace(job, expires_in_s=cast("float", spec.expires_in_s))
     try:
         scope, period_s = scope_of(spec)
         if scope is not None or period_s is not None:
@@ -291,6 +297,7 @@ def _spec(line: _Line, job_id: str, defaults: Defaults) -> JobSpec[Any]:
         unique=line.unique,
         unique_scope=cast("UniqueScope | float", line.unique_scope),
         replace=line.replace,
+        expires_in_s=_first(line.expires_in_s, defaults.expires_in_s, None),
     )
 
 

@@ -137,8 +137,8 @@ class _FileWrite:
             # A unique name is compared with those of all jobs, which is done by a push.
             if not item.has_made_id or job.unique is not None or class_of_new(job) != "ready":
                 raise NotAdoptableError(
-                    f"{self._feed.noun} {item.end.number} has an id, a key, a unique name, a delay "
-                    "or a time"
+                    f"{self._feed.noun} {item.end.number} has an id, a key, a unique name, a "
+                    "delay, a time or an expiry"
                 )
             row = pushed_row(job, len(rows))
             if size_bytes + len(row.line) >= SEGMENT_BYTES:

@@ -40,7 +40,7 @@ class NewJob(_message.Message):
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., payload: _Optional[bytes] = ..., payload_encoding: _Optional[str] = ..., priority: _Optional[int] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ...) -> None: ...
 
 class JobOptions(_message.Message):
-    __slots__ = ("delay_s", "run_at", "max_attempts", "backoff", "key", "tags", "replay_of", "unique", "unique_scope", "unique_s", "replace")
+    __slots__ = ("delay_s", "run_at", "max_attempts", "backoff", "key", "tags", "replay_of", "unique", "unique_scope", "unique_s", "replace", "expires_in_s")
     class TagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,7 @@ class JobOptions(_message.Message):
     UNIQUE_SCOPE_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_S_FIELD_NUMBER: _ClassVar[int]
     REPLACE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_IN_S_FIELD_NUMBER: _ClassVar[int]
     delay_s: float
     run_at: _timestamp_pb2.Timestamp
     max_attempts: int
@@ -70,7 +71,8 @@ class JobOptions(_message.Message):
     unique_scope: str
     unique_s: float
     replace: str
-    def __init__(self, delay_s: _Optional[float] = ..., run_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., max_attempts: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., key: _Optional[str] = ..., tags: _Optional[_Mapping[str, str]] = ..., replay_of: _Optional[str] = ..., unique: _Optional[str] = ..., unique_scope: _Optional[str] = ..., unique_s: _Optional[float] = ..., replace: _Optional[str] = ...) -> None: ...
+    expires_in_s: float
+    def __init__(self, delay_s: _Optional[float] = ..., run_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., max_attempts: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., key: _Optional[str] = ..., tags: _Optional[_Mapping[str, str]] = ..., replay_of: _Optional[str] = ..., unique: _Optional[str] = ..., unique_scope: _Optional[str] = ..., unique_s: _Optional[float] = ..., replace: _Optional[str] = ..., expires_in_s: _Optional[float] = ...) -> None: ...
 
 class Backoff(_message.Message):
     __slots__ = ("base_s", "factor", "max_s")

@@ -27,7 +27,7 @@ ITEM_BYTES = 80
 
 _PLAIN_OPTIONS = (
     *("key", "delay_s", "max_attempts", "replay_of"),
-    *("unique", "unique_scope", "unique_s", "replace"),
+    *("unique", "unique_scope", "unique_s", "replace", "expires_in_s"),
 )
 """Options of a job that are written as they are."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -84,6 +84,7 @@ def _write_jobs(sent: Any, jobs: Sequence[NewJob]) -> int:
             or job.replay_of is not None
             or job.unique is not None
             or job.replace is not None
+            or job.expires_in_s is not None
         ):
             size += _write_options(new.options, job)
     return size

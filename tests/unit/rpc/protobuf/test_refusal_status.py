@@ -23,6 +23,7 @@ CODES = {
     "JobNotFoundError": "NOT_FOUND",
     "JobFailedError": "FAILED_PRECONDITION",
     "JobCancelledError": "FAILED_PRECONDITION",
+    "JobExpiredError": "FAILED_PRECONDITION",
     "LeaseLostError": "FAILED_PRECONDITION",
     "JobGoneError": "FAILED_PRECONDITION",
     "AccessDeniedError": "PERMISSION_DENIED",

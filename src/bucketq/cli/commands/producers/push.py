@@ -45,6 +45,9 @@ Key = Annotated[str | None, option("--key", "Idempotency key: repeats within an 
 Priority = Annotated[int, option("--priority -p", "Lower numbers run first.")]
 Delay = Annotated[str | None, option("--delay DURATION", "Run after this long, like 15m.")]
 RunAt = Annotated[str | None, option("--run-at TIME", "Run at this time or later.")]
+Expires = Annotated[
+    str | None, option("--expires DURATION", "Never run it unless it starts within this long.")
+]
 MaxAttempts = Annotated[
     int | None, option("--max-attempts", "Attempts allowed, if not as in the settings.")
 ]
@@ -82,6 +85,7 @@ async def run(  # noqa: PLR0913 - each is an option
     priority: Priority = 0,
     delay: Delay = None,
     run_at: RunAt = None,
+    expires: Expires = None,
     max_attempts: MaxAttempts = None,
     tags: Tags = None,
     unique: Unique = None,
@@ -96,14 +100,13 @@ async def run(  # noqa: PLR0913 - each is an option
     """Push a job and print its id; with --bulk, one job per line.
 
     The queue is created if it does not exist.
-
     With --bulk and a KIND, each line is a payload. Without a KIND, each line is a job:
     {"kind": "email", "payload": {...}, "priority": 5, "key": "...", "tags": {...}}; id, priority,
-    delay_s, run_at, max_attempts, backoff, key, tags, unique, unique_scope and replace are
-    optional. All lines are checked before the first is pushed.
+    delay_s, run_at, max_attempts, backoff, key, tags, unique, unique_scope, replace and
+    expires_in_s are optional. All lines are checked before the first is pushed.
 
     All lines of a large file are pushed in one commit, all or none, unless lines have an id, a key,
-    a unique name, a delay or a time, the queue is behind a broker (bucketq://) or --batch is given.
+    a unique name or a time, the queue is behind a broker (bucketq://) or --batch is given.
 
     A bulk push can be interrupted at any time, even by kill -9, and resumed by running the same
     command again: no line is lost or pushed twice. Progress is recorded in FILE.bucketq-progress,
@@ -113,22 +116,22 @@ async def run(  # noqa: PLR0913 - each is an option
 
     Examples:
         bucketq push file:///srv/jobs/queue.json email '{"to": "ada@example.org"}'
-        echo '{"to": "ada@example.org"}' | bucketq push file:///srv/jobs/queue.json email
         bucketq push file:///srv/jobs/queue.json thumbnail --file picture.png --as bytes
         bucketq push file:///srv/jobs/queue.json email --delay 15m --key ada --file mail.json
-        bucketq push file:///srv/jobs/queue.json report '{"year": 2026}' --wait 5m
         bucketq push file:///srv/jobs/queue.json index 17 --unique user-17 --delay 5s --replace both
+        bucketq push file:///srv/jobs/queue.json quote '"ACME"' --expires 30s --wait 40s
         bucketq push file:///srv/jobs/queue.json email --bulk --file payloads.jsonl
         bucketq push s3://bucket/jobs/queue.json --bulk --file jobs.jsonl --batch 5000
     """
-    common = _common_options(priority, delay, run_at, max_attempts, tags)
+    common: dict[str, Any] = {"priority": priority, "max_attempts": max_attempts}
+    common |= {"tags": parse_tags(tags), **_parse_times(delay, run_at, expires)}
     single = {"id": job_id, "key": key, "request": request, "unique": unique, "replace": replace}
     single["unique_scope"] = unique_scope
     if bulk:
         _refuse_file_as_kind(kind if payload is None else payload, file)
+        single |= {"wait": wait, "as": None if encoding == "json" else encoding}
         given = {f"--{name.replace('_', '-')}": value for name, value in single.items()}
-        given |= {"the payload": payload, "--wait": wait}
-        _refuse_single(given | {"--as": None if encoding == "json" else encoding})
+        _refuse_single(given | {"the payload": payload})
         defaults = common | {"kind": kind, "priority": priority or None}
         plan = {"progress": progress, "restart": restart, "batch_jobs": batch}
         return await _push_bulk(out, url, file or Path(STDIN), defaults, plan)
@@ -140,20 +143,11 @@ async def run(  # noqa: PLR0913 - each is an option
     return await _push_one(out, url, kind, value, wait_s, options)
 
 
-def _common_options(
-    priority: int,
-    delay: str | None,
-    run_at: str | None,
-    max_attempts: int | None,
-    tags: list[str] | None,
-) -> dict[str, Any]:
-    """Parse the options that one job and many may have."""
+def _parse_times(delay: str | None, run_at: str | None, expires: str | None) -> dict[str, Any]:
     return {
-        "priority": priority,
         "delay_s": None if delay is None else parse_duration(delay, "--delay"),
         "run_at": None if run_at is None else parse_time(run_at, "--run-at"),
-        "max_attempts": max_attempts,
-        "tags": parse_tags(tags),
+        "expires_in_s": None if expires is None else parse_duration(expires, "--expires"),
     }
 
 
