@@ -8,6 +8,7 @@ from __future__ import annotations
 from bucketq.model.state import State
 from simulator.archived_jobs import ArchivedJobs
 from simulator.call_log import CallLog
+from simulator.expiry_invariants import follow_expiry
 from simulator.history_invariants import HistoryTracker
 from simulator.invariants import CommitChain, check_answers, check_version
 from simulator.unique_invariants import UniqueTracker, check_unique
@@ -45,8 +46,12 @@ class Judge:
             if reason is not None:
                 chain.violate(*reason, version)
             state = queue.whole
-            if (reason := self._unique.follow(self._state, state)) is not None:
-                chain.violate(*reason, version)
+            for reason in (
+                self._unique.follow(self._state, state),
+                follow_expiry(self._state, state),
+            ):
+                if reason is not None:
+                    chain.violate(*reason, version)
             check_version(chain, version, self._state, state, has_moved=tracker.has_changed)
             self._state = state
 

@@ -11,7 +11,16 @@ from simulator.simulated_cluster import SimulatedCluster
 from simulator.worker_actors import BEHAVIOURS, CRASHERS
 
 Scenario = Literal[
-    "direct", "brokers", "auto", "mixed", "many-clients", "engines", "batches", "waits", "unique"
+    "direct",
+    "brokers",
+    "auto",
+    "mixed",
+    "many-clients",
+    "engines",
+    "batches",
+    "waits",
+    "unique",
+    "expiry",
 ]
 """The patterns.
 
@@ -19,7 +28,8 @@ Scenario = Literal[
 clients; ``auto`` has clients that start brokers; ``mixed`` has all of these; ``many-clients`` has
 many clients of few brokers; ``engines`` is one of these whose workers are real worker engines;
 ``batches`` is one of these with consumers and writers; ``waits`` is one of these in which many
-programs also wait for jobs; and ``unique`` is one of these in which all also push unique jobs.
+programs also wait for jobs; and ``unique`` and ``expiry`` are ones in which all also push unique
+jobs, or jobs that expire soon.
 """
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
@@ -124,10 +134,18 @@ def _use_unique(cluster: SimulatedCluster) -> None:
             program.roles = (*program.roles, "unique")
 
 
+def _use_expiry(cluster: SimulatedCluster) -> None:
+    """Let every user of the queue push jobs that expire, too."""
+    for program in cluster.programs:
+        if program.roles:
+            program.roles = (*program.roles, "expiry")
+
+
 _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "engines": _use_engines,
     "batches": _use_batches,
     "waits": _use_waits,
     "unique": _use_unique,
+    "expiry": _use_expiry,
 }
 """How other scenarios are made of the plain ones."""

@@ -26,6 +26,7 @@ from simulator.actors import KINDS, Actor, operate, produce, work
 from simulator.batch_actors import consume, write
 from simulator.bulk_actors import BulkPublisher
 from simulator.call_log import CallLog, RecordingQueue
+from simulator.expiry_actors import produce_expiring
 from simulator.history_invariants import named_by_copies
 from simulator.judge import Judge
 from simulator.machines import (
@@ -372,6 +373,8 @@ class SimulatedCluster:
             await consume(actor, rng.choice((0.5, 3.0, 20.0)), lease_s)
         elif role == "write":
             await write(actor, self.checkpoints, rng.randint(5, 15), rng.choice((0.1, 1.0, 3.0)))
+        elif role == "expiry":
+            await produce_expiring(actor, rng.randint(10, 30), rng.choice((0.1, 0.5, 1.0)))
         elif role == "unique":
             await produce_unique(actor, rng.randint(10, 30), rng.choice((0.1, 0.5, 1.0)))
         elif role == "wait":
