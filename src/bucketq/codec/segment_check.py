@@ -162,7 +162,9 @@ class _Check:
             if position not in ids.find(hash_id(name)):
                 self._note(f"the row at position {position} cannot be found by its unique name")
 
-    def _check_expiries(self, index: SegmentIndex, found: dict[int, SortFields | JobRecord]) -> None:
+    def _check_expiries(
+        self, index: SegmentIndex, found: dict[int, SortFields | JobRecord]
+    ) -> None:
         """Check that the jobs are found when they expire."""
         record, times = self._record, dict[int, list[datetime]]()
         if record.cls not in ("ready", "later"):
