@@ -63,6 +63,23 @@ def test_show_and_ls_show_the_past(console: Console, url: str) -> None:
     assert (missing.code, "no job 'third'" in missing.err) == (3, True)
 
 
+def test_show_without_a_job_shows_what_the_queue_was(console: Console, url: str) -> None:
+    before = str(versions_of(console, url)["claim"])
+    console.ok("config", url, "lease_s=77")
+    console.ok("pause", url)
+    found = json.loads(console.ok("show", url, "--at", before, "--json").out)
+    assert (found["version"], found["jobs"]) == (int(before), {"running": 1, "queued": 1})
+    assert (found["paused"], found["settings"]["lease_s"]) == (False, 30)
+    table = console.ok("show", url, "--at", before).out
+    assert "2 jobs (1 running, 1 queued)" in table
+    assert "history_retention_s" in table
+    later = json.loads(console.ok("show", url, "--at", "0s", "--json").out)
+    assert (later["paused"], later["settings"]["lease_s"]) == (True, 77)
+    assert f"version {before} of" in console.ok("ls", url, "--at", before).err
+    refused = console.run("show", url)
+    assert (refused.code, "Missing argument" in refused.err) == (2, True)
+
+
 def test_diff_lists_what_changed(console: Console, url: str) -> None:
     versions = versions_of(console, url)
     before, after = str(versions["claim"] - 1), str(versions["claim"])

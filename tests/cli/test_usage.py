@@ -14,7 +14,7 @@ from tests.cli.console import Console
     [
         (("ls", "URL", "--limit", "0", "--json"), "--limit"),
         (("ls", "URL", "--json", "--frobnicate"), "--frobnicate"),
-        (("show", "URL", "--json"), "JOB"),
+        (("complete", "URL", "--json"), "JOB"),
         (("stats", "--json"), "URL"),
         (("frobnicate", "--json"), "frobnicate"),
         (("--frobnicate", "stats", "--json"), "--frobnicate"),

@@ -68,6 +68,10 @@ async def run(
         if at is not None:
             pages = PastJobs(past := await read_past(queue, at, "--at"))
             moment_now = past.at
+            if not out.json:
+                out.note(
+                    f"version {past.version} of {moment(past.at)}; `bucketq show --at` has more"
+                )
         await list_jobs(
             out,
             pages,

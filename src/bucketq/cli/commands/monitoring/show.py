@@ -1,36 +1,53 @@
-"""``bucketq show``: show one job."""
+"""``bucketq show``: show one job, or what a queue was."""
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from bucketq.cli.job_listing import describe_progress
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import JobId, Url
+from bucketq.cli.parameters import Url, argument
 from bucketq.cli.parsing import now
 from bucketq.cli.past_versions import At, read_past
-from bucketq.cli.terminal.output import Output, age, moment
+from bucketq.cli.setting_table import print_settings
+from bucketq.cli.terminal.output import Output, age, counted_jobs, moment, plain
 from bucketq.cli.terminal.text_table import Column
-from bucketq.errors import JobNotFoundError
+from bucketq.errors import InvalidRequestError, JobNotFoundError
+from bucketq.model.operations import Snapshot
 from bucketq.model.records import JobRecord
+from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 
 
-async def run(out: Output, *, url: Url, job: JobId, at: At = None) -> None:
+async def run(
+    out: Output,
+    *,
+    url: Url,
+    job: Annotated[str | None, argument("JOB", "Id of the job; may be omitted with --at.")] = None,
+    at: At = None,
+) -> None:
     """Show one job: its fields, payload, result and errors.
 
-    With --at it is shown as it was then, without a lease, if the queue has a history.
+    With --at it is shown as it was then, without a lease, if the queue has a history. Without a
+    job, --at shows what the queue was: how many jobs it had, what was paused, and its settings.
 
     Examples:
         bucketq show file:///srv/jobs/queue.json 01KG9MFMM0PWD5ARV0FP67PJ7K
         bucketq show file:///srv/jobs/queue.json my-job --json | jq .payload
         bucketq show file:///srv/jobs/queue.json my-job --at 2h
+        bucketq show file:///srv/jobs/queue.json --at 1200
     """
+    if job is None and at is None:
+        raise InvalidRequestError("Missing argument 'JOB': give the id of a job, or --at")
     async with open_queue(url, out.timeout_s, reads_all=at is not None) as queue:
+        if job is None:
+            _print_queue(out, await read_past(queue, at or "", "--at"))
+            return
         found = await queue.get(job) if at is None else await _find(queue, job, at)
     if out.json:
         out.value(found.record)
@@ -60,6 +77,35 @@ async def _find(queue: Queue[Any], job_id: str, at: str) -> Job[Any]:
         if job.id == job_id:
             return Job(job, Any)
     raise JobNotFoundError(f"the queue had no job {job_id!r} at version {past.version}")
+
+
+def _print_queue(out: Output, past: Snapshot) -> None:
+    """Print what a queue was at a version."""
+    counts = Counter[str](job.status for job in past.jobs)
+    if out.json:
+        names = Settings.__struct_fields__
+        out.value(
+            {
+                "version": past.version,
+                "incarnation": past.incarnation,
+                "at": past.at,
+                "jobs": counts,
+                "paused": past.paused,
+                "paused_kinds": past.paused_kinds,
+                "settings": {name: plain(getattr(past.settings, name)) for name in names},
+            }
+        )
+        return
+    paused = "all kinds" if past.paused else ", ".join(past.paused_kinds) or "nothing"
+    rows = [
+        ("version", past.version),
+        ("at", moment(past.at)),
+        ("jobs", counted_jobs(counts)),
+        ("paused", paused),
+    ]
+    out.table([Column("FIELD"), Column("VALUE", flexible=True)], rows)
+    print()
+    print_settings(out, past.settings)
 
 
 def _fields(record: JobRecord) -> list[tuple[str, object]]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Request, Url, argument
 from bucketq.cli.parsing import parse_settings
+from bucketq.cli.setting_table import print_settings
 from bucketq.cli.terminal.output import Output, plain
-from bucketq.cli.terminal.text_table import Column
 from bucketq.model.settings import Settings
 
 
@@ -38,24 +36,7 @@ async def run(
             settings = await queue.configure(request=request, **wanted)
         else:
             settings = await queue.settings()
-    values = {name: plain(getattr(settings, name)) for name in Settings.__struct_fields__}
     if out.json:
-        out.value(values)
-        return
-    shown = {name: value for name, value in values.items() if not wanted or name in wanted}
-    defaults = {name: plain(getattr(Settings(), name)) for name in values}
-    if wanted and out.quiet:
-        return
-    out.table(
-        [Column("SETTING"), Column("VALUE"), Column("DEFAULT")],
-        (
-            (name, _spelled(value), "" if value == defaults[name] else _spelled(defaults[name]))
-            for name, value in shown.items()
-        ),
-    )
-
-
-def _spelled(value: object) -> str:
-    if isinstance(value, dict | bool):
-        return msgspec.json.encode(value).decode()
-    return f"{value:g}" if isinstance(value, float) and value < 1e6 else f"{value}"  # noqa: PLR2004 - beyond it "g" loses digits
+        out.value({name: plain(getattr(settings, name)) for name in Settings.__struct_fields__})
+    elif not (wanted and out.quiet):
+        print_settings(out, settings, wanted)
