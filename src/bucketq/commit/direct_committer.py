@@ -130,6 +130,7 @@ class DirectCommitter:
         self._upkeep.start(lambda: self.state)
         self._history.start(lambda: self.state)
         self._expirer.start(lambda: self.state)
+        self._expirer.notice(self._document.state)
         if self._fires_schedules:
             self._schedules.start(lambda: self.state, leads=False)
             self._schedules.notice(self._document.state)

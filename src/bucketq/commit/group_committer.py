@@ -141,6 +141,7 @@ class GroupCommitter:
         self._schedules.start(lambda: self.state, leads=self._hooks.leads)
         self._schedules.notice(document.state)
         self._expirer.start(lambda: self.state)
+        self._expirer.notice(document.state)
         self._task = loop.create_task(self._run())
         self._stalls.start()
 

@@ -42,7 +42,7 @@ class JobExpirer:
 
     def start(self, current: Callable[[], State | None]) -> None:
         """Begin; ``current`` returns the state in memory."""
-        self._loop.start(partial(self._pass, current), 0.0)
+        self._loop.start(partial(self._pass, current), None)
 
     def notice(self, state: State) -> None:
         """Look at a state that was read or committed: it may have the first job that expires."""
