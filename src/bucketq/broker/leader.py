@@ -193,7 +193,7 @@ class _LeaderHooks(CommitHooks):
     def __init__(self, clock: Clock, identity: Identity, after: int) -> None:
         super().__init__(clock, create=False)
         # It does not take turns: direct writers beside it are few, and its clients are many.
-        self.fairness = FairnessPause(ALONE_S)
+        self.fairness = FairnessPause(clock, ALONE_S)
         self._identity = identity
         self._after = after
         self._heartbeats = LeaseExpiry(0.0)

@@ -37,7 +37,7 @@ class CommitHooks:
 
     def __init__(self, clock: Clock, *, create: bool) -> None:
         """Begin; ``create`` is whether to create the queue if it does not exist."""
-        self.fairness = FairnessPause(ALONE_S, takes_turns=True)
+        self.fairness = FairnessPause(clock, ALONE_S, takes_turns=True)
         self._clock = clock
         self._create = create
         self._leases = DirectLeaseExpiry()

@@ -107,7 +107,7 @@ class DirectCommitter:
         self._under_way = 0
         """How many operations hold the locks or wait for them."""
         self._leases = DirectLeaseExpiry()
-        self._fairness = FairnessPause()
+        self._fairness = FairnessPause(clock)
         self._seen: State | None = None
         """The state that the last request was applied to."""
         self.sees_broker = False

@@ -87,7 +87,7 @@ def test_rows_are_read_back_in_the_order_of_their_class(cls: SegmentClass) -> No
     assert lines == [row.line for row in sort_rows(cls, rows)]
     assert (record.rows, record.live, record.seq, record.last) == (20, 20, 1, 20)
     assert (record.until, is_segment_id(record.id), record.bytes) == (105, True, len(encoded.body))
-    found = [segment_row(line).fields for line in lines]
+    found: list[Any] = [segment_row(line).fields for line in lines]
     orders: dict[SegmentClass, list[Any]] = {
         "ready": [(each.kind, each.priority, each.seq) for each in found],
         "later": [(each.run_at, each.seq) for each in found],

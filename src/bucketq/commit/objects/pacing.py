@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from bucketq.clock import Clock
+
 _FIRST_STEP_S = 0.1
 _SLOWEST_S = 10.0
 """The first and the longest pause after a store has throttled: it doubles in between. Below the
@@ -21,6 +23,9 @@ _PAUSE_WRITES = 5
 and write the object, even if its connection is slower than ours."""
 _CROWD_S = 10.0
 """How long after a write of another process more of its writes are expected."""
+_TIE_PART = 0.1
+"""How much of a write a process that has lost a race waits at most: enough to come before or behind
+another that has lost it too, and too little to lose its turn."""
 _TURN_WRITES = 3
 _SHORTEST_TURN_S = 0.1
 """How many writes a process makes in its turn, while others write too, and for how long at least:
@@ -79,15 +84,21 @@ class FairnessPause:
 
     If no other process uses its pauses, it makes fewer: the time between them grows up to
     ``alone_s``, and is short again as soon as another process has written. Peers that are all busy
-    take turns: after another has written, each pauses after a few writes.
+    take turns: after another has written, each pauses after a few writes. Two that have lost the
+    same race would lose the next ones in step, the same one always to the other, so each waits for
+    a moment of its own first.
     """
 
-    def __init__(self, alone_s: float = _BUSY_S, *, takes_turns: bool = False) -> None:
+    def __init__(
+        self, clock: Clock, alone_s: float = _BUSY_S, *, takes_turns: bool = False
+    ) -> None:
+        self._clock = clock
         self._alone_s = alone_s
         self._takes_turns = takes_turns
         self._crowd_until_s = float("-inf")
         self._busy_s = _BUSY_S
         self._has_paused = False
+        self._has_lost = False
         self._busy_since_s = 0.0
         self._ended_s = float("-inf")
         self._last_s = 0.0
@@ -95,6 +106,10 @@ class FairnessPause:
     async def turn(self) -> None:
         """Pause, if it is time to."""
         loop = asyncio.get_running_loop()
+        if self._has_lost:
+            self._has_lost = False
+            share = self._clock.entropy(1)[0] / 256
+            await asyncio.sleep(share * _TIE_PART * self._last_s)
         if loop.time() - self._ended_s > _PAUSE_S:
             self._busy_since_s = loop.time()
         elif loop.time() - self._busy_since_s > self._limit_s(loop.time()):
@@ -112,6 +127,7 @@ class FairnessPause:
         """Note a write that has just ended; if it lost a race, others have their turn already."""
         self._ended_s = asyncio.get_running_loop().time()
         self._last_s = self._ended_s - began_s
+        self._has_lost = not was_first
         if not was_first:
             self._busy_since_s = self._ended_s
             self._busy_s = _BUSY_S

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from bucketq.clock import SystemClock
 from bucketq.commit.objects.pacing import BatchDelay, FairnessPause, Pacer
 from bucketq.store.backoff import RetryBackoff
 from bucketq.testing.simulated_clock import SimulatedClock
@@ -151,7 +152,7 @@ async def test_waits_between_tries_are_random_and_bounded_and_the_bound_doubles(
 @virtual
 async def test_who_writes_all_the_time_leaves_room_for_others_now_and_then() -> None:
     loop = asyncio.get_running_loop()
-    fairness, pauses = FairnessPause(), list[float]()
+    fairness, pauses = FairnessPause(SystemClock()), list[float]()
     for _ in range(1000):
         came = loop.time()
         await fairness.turn()
@@ -167,7 +168,7 @@ async def test_who_writes_all_the_time_leaves_room_for_others_now_and_then() -> 
 @virtual
 async def test_who_writes_now_and_then_makes_no_pause() -> None:
     loop = asyncio.get_running_loop()
-    fairness = FairnessPause()
+    fairness = FairnessPause(SystemClock())
     for _ in range(50):
         came = loop.time()
         await fairness.turn()
@@ -179,7 +180,7 @@ async def test_who_writes_now_and_then_makes_no_pause() -> None:
 @virtual
 async def test_the_pause_is_longer_where_writes_are_slow() -> None:
     loop = asyncio.get_running_loop()
-    fairness, longest = FairnessPause(), 0.0
+    fairness, longest = FairnessPause(SystemClock()), 0.0
     for _ in range(30):
         came = loop.time()
         await fairness.turn()
@@ -193,13 +194,28 @@ async def test_the_pause_is_longer_where_writes_are_slow() -> None:
 @virtual
 async def test_who_has_just_lost_to_another_has_left_room_enough() -> None:
     loop = asyncio.get_running_loop()
-    fairness = FairnessPause()
+    fairness = FairnessPause(SystemClock())
     for number in range(1000):
         came = loop.time()
         await fairness.turn()
-        assert loop.time() == came
+        assert loop.time() - came <= 0.005 / 10
         await asyncio.sleep(0.005)
-        fairness.wrote(came, was_first=number % 100 != 0)
+        fairness.wrote(loop.time() - 0.005, was_first=number % 100 != 0)
+
+
+@virtual
+async def test_those_that_lost_a_race_do_not_try_again_at_the_same_moment() -> None:
+    loop, waits = asyncio.get_running_loop(), list[float]()
+    for _ in range(20):
+        fairness = FairnessPause(SystemClock())
+        fairness.wrote(loop.time() - 1.0, was_first=False)
+        came = loop.time()
+        await fairness.turn()
+        waits.append(loop.time() - came)
+        await fairness.turn()
+        assert loop.time() - came == waits[-1], "only once after each"
+    assert len(set(waits)) > 5
+    assert max(waits) < 0.1
 
 
 async def pauses_of(fairness: FairnessPause, writes: int, lost: int = 0) -> list[float]:
@@ -219,7 +235,7 @@ async def pauses_of(fairness: FairnessPause, writes: int, lost: int = 0) -> list
 
 @virtual
 async def test_unused_pauses_become_rarer_up_to_a_bound() -> None:
-    made = await pauses_of(FairnessPause(8.0), 1000)
+    made = await pauses_of(FairnessPause(SystemClock(), 8.0), 1000)
     gaps = [round(after - before) for before, after in pairwise([0.0, *made])]
     assert gaps == [2, 4, 8, 8, 8, 8, 8][: len(gaps)]
     assert len(gaps) >= 6
@@ -228,7 +244,7 @@ async def test_unused_pauses_become_rarer_up_to_a_bound() -> None:
 @virtual
 async def test_pauses_are_frequent_again_when_another_has_written() -> None:
     loop = asyncio.get_running_loop()
-    fairness = FairnessPause(8.0)
+    fairness = FairnessPause(SystemClock(), 8.0)
     await pauses_of(fairness, 500)
     fairness.wrote(loop.time(), was_first=False)
     assert (await pauses_of(fairness, 60))[0] == pytest.approx(2, abs=0.2)
@@ -237,9 +253,9 @@ async def test_pauses_are_frequent_again_when_another_has_written() -> None:
 @virtual
 async def test_peers_that_are_all_busy_take_turns_after_a_few_writes() -> None:
     loop = asyncio.get_running_loop()
-    fairness = FairnessPause(8.0, takes_turns=True)
+    fairness = FairnessPause(SystemClock(), 8.0, takes_turns=True)
     fairness.wrote(loop.time(), was_first=False)
     made = await pauses_of(fairness, 100, lost=20)
     assert len(made) > 15
-    alone = await pauses_of(FairnessPause(8.0, takes_turns=True), 100)
+    alone = await pauses_of(FairnessPause(SystemClock(), 8.0, takes_turns=True), 100)
     assert len(alone) <= 2
