@@ -30,7 +30,7 @@ import re
 from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -68,7 +68,6 @@ _ID = re.compile(r"(?:r[0-9]{20}-[0-9a-f]{16}|[0-9]{20})-[0-9a-f]{16}")
 """A digest of the bytes, after the last version that may introduce it or a reservation."""
 _STEP_ROWS = 512
 """How many rows are encoded in one step: about a millisecond."""
-_DIGEST_LENGTH = 16
 _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 
 _kind = attrgetter("fields.kind")
@@ -115,14 +114,9 @@ class EncodedSegment(Struct, frozen=True):
 
     def record(self, until: int | str, at: datetime) -> SegmentRecord:
         """Return the entry of a segment that is introduced up to a version, or by an adoption."""
-        if isinstance(until, str):
-            # For SHA-256 most processors have instructions, and bulk writes are large.
-            digest = sha256(self.body, usedforsecurity=False).hexdigest()[:_DIGEST_LENGTH]
-            segment_id = f"{until}-{digest}"
-        else:
-            segment_id = f"{until:020d}-{blake2b(self.body, digest_size=8).hexdigest()}"
+        name = until if isinstance(until, str) else f"{until:020d}"
         return SegmentRecord(
-            id=segment_id,
+            id=f"{name}-{blake2b(self.body, digest_size=8).hexdigest()}",
             cls=self.cls,
             seq=self.bounds[0],
             last=self.bounds[1],
