@@ -161,7 +161,8 @@ def push_bulk(url: str, payload: dict[str, str]) -> None:
         path = Path(folder, "jobs.jsonl")
         path.write_bytes((msgspec.json.encode(payload) + b"\n") * BULK_JOBS)
         command = [sys.executable, "-m", "bucketq.cli", "push", url, "index", "--bulk", "--quiet"]
-        subprocess.run([*command, "--file", str(path)], check=True)
+        # The same lines again are new jobs only with --restart.
+        subprocess.run([*command, "--restart", "--file", str(path)], check=True)
 
 
 async def cycle(queue: Queue[Any], payload: dict[str, str], until: float) -> int:
