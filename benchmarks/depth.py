@@ -142,7 +142,7 @@ async def fill(url: str, count: int, payload: dict[str, str], *, is_old: bool) -
             await queue.configure(max_format=1)
         there = (await queue.stats()).total("queued")
         while not is_old and count - there > BULK_JOBS:
-            await asyncio.to_thread(push_bulk, url, payload)
+            await asyncio.to_thread(push_bulk, url, payload, there)
             there += BULK_JOBS
         spec = bucketq.JobSpec(kind="index", payload=payload)
         while there < count:
@@ -155,14 +155,15 @@ async def fill(url: str, count: int, payload: dict[str, str], *, is_old: bool) -
             await asyncio.sleep(0.5)
 
 
-def push_bulk(url: str, payload: dict[str, str]) -> None:
-    """Push a million jobs as a user would push a file."""
+def push_bulk(url: str, payload: dict[str, str], there: int) -> None:
+    """Push a million jobs as a user would push a file, if so many are ``there``."""
+    number = str(there)  # The same file again would add nothing.
+    payload = {"text": number + payload["text"][len(number) :]}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "jobs.jsonl")
         path.write_bytes((msgspec.json.encode(payload) + b"\n") * BULK_JOBS)
         command = [sys.executable, "-m", "bucketq.cli", "push", url, "index", "--bulk", "--quiet"]
-        # The same lines again are new jobs only with --restart.
-        subprocess.run([*command, "--restart", "--file", str(path)], check=True)
+        subprocess.run([*command, "--file", str(path)], check=True)
 
 
 async def cycle(queue: Queue[Any], payload: dict[str, str], until: float) -> int:
