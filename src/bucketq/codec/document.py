@@ -23,7 +23,9 @@ from bucketq.codec.layout import COMMA, END, OPENINGS, OPTIONAL, SEGMENTS, SEPAR
 from bucketq.codec.unknown_fields import encode_row
 from bucketq.model import history
 from bucketq.model.indexes.cold_rows import ColdRows
+from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.table import Table
+from bucketq.model.segments import SegmentRecord
 from bucketq.model.state import State
 
 _GROUP_BITS = 2
@@ -155,12 +157,17 @@ def _line_start(row: Any) -> bytes:
 
 
 class _SegmentSection:
-    """The encoded form of the table of segments, which is small."""
+    """The encoded form of the table of segments, of which there may be a thousand."""
 
     def __init__(self, rows: ColdRows) -> None:
         self.table = rows.segments
         self._rows = rows
         self._text = b""
+        self._sorted: list[Segment] = []
+        self._generation = -1
+        """That of the rows when they were sorted."""
+        self._lines: dict[str, tuple[SegmentRecord, bytes]] = {}
+        """The line of each entry, which is the same as long as the entry is."""
 
     def adopt(self, body: bytes, start: int, end: int) -> None:
         """Take the encoded rows, without the table's brackets, from an object just read."""
@@ -170,11 +177,23 @@ class _SegmentSection:
         """The parts of the table's text, the checksum up to there, and the length of the parts."""
         if self._rows.is_touched or not self._text:
             self._rows.is_touched = False
-            named = self.table.values()
-            entries = sorted((each.entry() for each in named), key=attrgetter("order"))
-            lines = [encode_row(each, state.extra.get((SEGMENTS, each.id))) for each in entries]
+            if self._generation != self._rows.generation:
+                self._generation = self._rows.generation
+                self._sorted = sorted(self.table.values(), key=attrgetter("record.order"))
+                self._lines = {
+                    each: self._lines[each] for each in self.table if each in self._lines
+                }
+            lines = [self._line(state, each.entry()) for each in self._sorted]
             self._text = b"\n" + SEPARATOR.join(lines) if lines else b""
         return ([self._text] if self._text else []), crc32(self._text, crc), len(self._text)
+
+    def _line(self, state: State, entry: SegmentRecord) -> bytes:
+        known = self._lines.get(entry.id)
+        if known is not None and known[0] is entry:
+            return known[1]
+        line = encode_row(entry, state.extra.get((SEGMENTS, entry.id)))
+        self._lines[entry.id] = (entry, line)
+        return line
 
     def rest_on(self, body: memoryview, start: int) -> None:
         """Do nothing: the text is small, and kept as it is."""
