@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.codec.pushed_rows import class_of_new, pushed_row
-from bucketq.codec.segment_file import EncodedSegment, SegmentRow
+from bucketq.codec.segment_file import SEGMENT_BYTES, EncodedSegment, SegmentRow
 from bucketq.commit.objects.queue_segments import QueueSegments
 from bucketq.commit.objects.segment_encoding import encode_in_turns
 from bucketq.commit.upkeep.background import Background
@@ -35,9 +35,9 @@ from bucketq.store.backoff import RetryBackoff
 
 _log = logging.getLogger("bucketq")
 
-_PIECE_BYTES = 1 << 20
-"""How many bytes of rows go to one segment: encoding them takes about 20 ms, in which nothing else
-happens."""
+_PIECE_BYTES = SEGMENT_BYTES
+"""How many bytes of rows go to one segment: every commit writes an entry for each segment, and
+those that are full need not be merged."""
 _LONGEST_PUT_S = 1.0
 _SLOWEST_BYTES_PER_S = 1 << 20
 """How long the puts of a push may take: a second, and one more for each megabyte. The commit of a

@@ -1,7 +1,7 @@
 """``SegmentUpkeep``: merges the segments of a queue, and deletes those that it no longer names.
 
 Every spill makes a segment. If they were left alone there would be many small ones, and each has an
-entry in the queue object. So eight of about the same size are merged, up to the largest size, and
+entry in the queue object. So those of about the same size are merged, up to the largest size, and
 delayed jobs that are due move to segments from which they can be claimed in their order. Keys and
 dead jobs in segments that have outlived their time leave. If rows have left at very many places,
 their positions move from the queue object to a vector.
@@ -62,6 +62,8 @@ _BUSY_PASS_S = 0.1
 """The pause of upkeep that waits for the archiver, which is quicker."""
 _SMALL_BYTES = 128 * 1024
 """Segments up to this size are merged first: it is half of what a queue spills at once."""
+_FULL_BYTES = SEGMENT_BYTES // 2
+"""Larger ones are not merged, because two of them do not fit in one."""
 _ENTRY_BYTES, _RANGE_BYTES = 280, 14
 """About what an entry takes, and a range of rows that have left."""
 _OLD_S = 7 * 86400.0
@@ -234,7 +236,8 @@ def _plan(state: State, now: datetime, neighbours: int) -> _Plan | None:
             return _Plan([segment])
         if _is_mostly_due(segment, now):
             return _Plan([segment], now)
-        levels.setdefault((segment.record.cls, _level(segment, neighbours)), []).append(segment)
+        if _live_bytes(segment) <= _FULL_BYTES:
+            levels.setdefault((segment.record.cls, _level(segment, neighbours)), []).append(segment)
     for some in levels.values():
         if len(some) >= neighbours and len(fitting := _fitting(some, neighbours)) > 1:
             return _Plan(fitting)

@@ -38,8 +38,8 @@ _log = logging.getLogger("bucketq")
 _ROW_BYTES = 200
 """About how many bytes the line of a job takes beside its payload and its errors."""
 _PIECE_BYTES = 1 << 20
-"""How many bytes of rows go to one segment: encoding them takes about 20 ms, in which nothing else
-happens."""
+"""How many bytes of rows go to one segment: each is named as soon as it is put, so the object of a
+queue that grows fast shrinks early; upkeep merges them."""
 _ROUND_BYTES = 32 << 20
 """How many bytes of rows are chosen at once: choosing looks at every row of the object."""
 _LEFT_PART = 8

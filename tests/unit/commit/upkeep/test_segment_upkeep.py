@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bucketq.commit.direct_committer import DirectCommitter
+from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.queue.push_options import JobSpec
 from bucketq.testing import VirtualLoop, run
@@ -36,6 +37,21 @@ def test_direct_writers_that_come_and_go_keep_the_table_of_segments_small(is_spr
         async with deep.open(DirectCommitter) as queue:
             found = [job.id for job in await queue.claim(limit=10_000)]
         assert found == (ids[1::2] if is_spread else ids)
+
+    run(main)
+
+
+def test_a_segment_that_is_full_does_not_keep_others_from_being_merged() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop, SegmentPolicy(neighbours=8))
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue:
+            for _ in range(24):  # Each makes a segment, and six of them fit in one.
+                await queue.push_many([JobSpec(kind="k", payload="x" * 120_000)] * 10)
+            await asyncio.sleep(60)
+        segments = (await deep.head()).cold.rows.segments.values()
+        assert sum(segment.live for segment in segments) == 240
+        assert len(segments) < 8 + 24 // 6
 
     run(main)
 
