@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
-from operator import attrgetter
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from bucketq.model.base import Operation
 from bucketq.model.indexes.table import Table
@@ -37,8 +38,9 @@ deletes one that is not named by then."""
 
 _SECRET = ("lease",)
 _SAME = ("id", "seq")
-_FIELDS = tuple(name for name in JobRecord.__struct_fields__ if name not in (*_SECRET, *_SAME))
-_values = attrgetter(*_FIELDS)
+_FIELDS = JobRecord.__struct_fields__
+_PLACES = range(len(_FIELDS))
+_LEFT_OUT = frozenset((*_SECRET, *_SAME))
 _SESSION_BYTES = 4
 """Enough to tell the clients of a queue apart, and not enough to send requests in their names."""
 
@@ -240,11 +242,12 @@ class ChangeRecorder:
 
     def note(self, operation: Operation, session: str, changes: Sequence[Change], by: str) -> None:
         """Note a request that has changed something; moving rows elsewhere does not count."""
-        jobs = tuple(dict.fromkeys(row for table, row in changes if table == "jobs"))
+        jobs = [row for table, row in changes if table == "jobs"]
+        if len(jobs) > 1:
+            jobs = list(dict.fromkeys(jobs))
         if not jobs and not session:
             return
-        verb = type(operation).__struct_config__.tag
-        noted = (verb, client_of(session) if session else "", jobs)
+        noted = (_verb_of(type(operation)), client_of(session) if session else "", jobs)
         self._requests.append((*noted, by) if by else noted)
 
     def seal(self, state: State, commit: str, at: datetime) -> ChangeRecord:
@@ -313,6 +316,12 @@ def break_off(state: State) -> None:
     state.recorder = None
 
 
+@cache
+def _verb_of(operation_type: type[Operation]) -> str:
+    """Return what the history calls an operation; to ask its type each time takes a microsecond."""
+    return str(operation_type.__struct_config__.tag)
+
+
 @lru_cache(maxsize=4096)
 def client_of(session: str) -> str:
     """Return what the history calls the client of a session.
@@ -324,10 +333,12 @@ def client_of(session: str) -> str:
 
 def _changed_fields(before: JobRecord, after: JobRecord) -> dict[str, Any]:
     """Return the fields that differ, and as ``unset`` the names of those that are not there now."""
+    olds, news = astuple(before), astuple(after)
     fields: dict[str, Any] = {}
     unset = []
-    for name, old, new in zip(_FIELDS, _values(before), _values(after), strict=True):
-        if old is new or old == new:
+    for place in compress(_PLACES, map(is_not, olds, news)):
+        name, new = _FIELDS[place], news[place]
+        if name in _LEFT_OUT or olds[place] == new:
             continue
         if new is None or new is NOTHING:
             unset.append(name)

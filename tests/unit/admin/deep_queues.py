@@ -67,7 +67,7 @@ class Deep:
 
     async def fill_with_vectors(self) -> list[str]:
         """Let rows leave in any order, so that vectors say which; return the ids that are left."""
-        self.policy = SegmentPolicy(most_ranges=5, least_versions=2)
+        self.policy = SegmentPolicy(most_ranges=5, least_versions=2, neighbours=8)
         ids = await self.fill(200)
         async with self.open() as queue:
             for job in ids[10::3]:
