@@ -39,7 +39,7 @@ def test_a_copy_that_is_named_after_its_segments_were_dropped_is_noticed(
 
     handlers: dict[Any, Any] = transitions._HANDLERS
     monkeypatch.setitem(handlers, NameCopy, name_copy)
-    expect(COPY_WHOLE, first=9, deep=True, remembers=True)
+    expect(COPY_WHOLE, first=11, deep=True, remembers=True)
 
 
 @pytest.mark.full

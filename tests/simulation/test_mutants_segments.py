@@ -199,7 +199,7 @@ def test_a_merge_of_a_push_that_was_committed_with_other_numbers_is_noticed(
         return {name: named[name] for name in operation.sources if name in named}
 
     monkeypatch.setattr(segment_changes, "_unchanged", unchanged)
-    expect(ONE_PLACE, "a job stays what it is", deep=True, first=71)
+    expect(ONE_PLACE, "a job stays what it is", deep=True, first=79)
 
 
 def test_an_adoption_without_its_reservation_is_noticed(monkeypatch: Patch) -> None:
