@@ -26,7 +26,7 @@ from bucketq.queue.job import Job, JobBatch
 from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing.virtual_loop import VirtualLoop
-from simulator.bulk_actors import BulkPublisher, Position
+from simulator.actors.bulk_actors import BulkPublisher, Position
 from simulator.watched_store import WatchedStore
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from bucketq.model.state import State
 from simulator.archived_jobs import ArchivedJobs
 from simulator.call_log import CallLog
-from simulator.expiry_invariants import follow_expiry
-from simulator.history_invariants import HistoryTracker
-from simulator.invariants import CommitChain, check_answers, check_version
-from simulator.unique_invariants import UniqueTracker, check_unique
-from simulator.wait_invariants import check_waits
+from simulator.invariants.expiry_invariants import follow_expiry
+from simulator.invariants.history_invariants import HistoryTracker
+from simulator.invariants.queue_invariants import CommitChain, check_answers, check_version
+from simulator.invariants.unique_invariants import UniqueTracker, check_unique
+from simulator.invariants.wait_invariants import check_waits
 
 
 class Judge:

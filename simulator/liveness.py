@@ -15,9 +15,9 @@ from itertools import pairwise
 
 from bucketq.errors import UnavailableError
 from bucketq.model.settings import Settings
-from simulator.broker_invariants import Takeover
 from simulator.fault_schedule import SLOW_S, FaultSchedule
-from simulator.invariants import CommitChain
+from simulator.invariants.broker_invariants import Takeover
+from simulator.invariants.queue_invariants import CommitChain
 from simulator.machines import LEADERS
 from simulator.simulated_cluster import SimulatedCluster
 

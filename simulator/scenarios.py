@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from simulator.actors import KINDS
+from simulator.actors.queue_actors import KINDS
+from simulator.actors.worker_actors import BEHAVIOURS, CRASHERS
 from simulator.machines import PORT, Machine, ProgramKind
 from simulator.simulated_cluster import SimulatedCluster
-from simulator.worker_actors import BEHAVIOURS, CRASHERS
 
 Scenario = Literal[
     "direct",

@@ -22,12 +22,16 @@ from bucketq.queue.queue import Queue
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_process import Process
 from bucketq.testing.virtual_loop import VirtualLoop
-from simulator.actors import KINDS, Actor, operate, produce, work
-from simulator.batch_actors import consume, write
-from simulator.bulk_actors import BulkPublisher
+from simulator.actors.batch_actors import consume, write
+from simulator.actors.bulk_actors import BulkPublisher
+from simulator.actors.expiry_actors import produce_expiring
+from simulator.actors.queue_actors import KINDS, Actor, operate, produce, work
+from simulator.actors.unique_actors import produce_unique
+from simulator.actors.wait_actors import wait_for_jobs
+from simulator.actors.worker_actors import EngineSetup, run_engines
 from simulator.call_log import CallLog, RecordingQueue
-from simulator.expiry_actors import produce_expiring
-from simulator.history_invariants import named_by_copies
+from simulator.invariants.history_invariants import named_by_copies
+from simulator.invariants.segment_invariants import left_over, segment_key
 from simulator.judge import Judge
 from simulator.machines import (
     CLIENTS,
@@ -38,13 +42,9 @@ from simulator.machines import (
     ProgramKind,
     QueueFactory,
 )
-from simulator.segment_invariants import left_over, segment_key
 from simulator.simulated_network import SimulatedNetwork
-from simulator.unique_actors import produce_unique
-from simulator.wait_actors import wait_for_jobs
 from simulator.watched_store import WatchedStore
 from simulator.whole_queue import WholeReader
-from simulator.worker_actors import EngineSetup, run_engines
 from simulator.worker_log import WorkerLog
 
 KEY = "queue.json"

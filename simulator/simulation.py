@@ -28,11 +28,11 @@ from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.simulated_process import SimulationError
 from bucketq.testing.virtual_loop import VirtualLoop, run
 from simulator.fault_schedule import FaultSchedule, run_schedule, set_faults
-from simulator.invariants import CommitChain
+from simulator.invariants.queue_invariants import CommitChain
+from simulator.invariants.worker_invariants import check_worker_efficiency, check_worker_safety
 from simulator.liveness import check_efficiency, check_liveness, false_takeovers, is_settled
 from simulator.scenarios import DRAWN, Scenario, populate
 from simulator.simulated_cluster import KEY, SimulatedCluster
-from simulator.worker_invariants import check_worker_efficiency, check_worker_safety
 
 # Much longer than any simulation needs after its faults: the invariants say what is late.
 _SETTLE_S = 400.0

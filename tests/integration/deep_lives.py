@@ -25,7 +25,7 @@ from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.queue.queue import Queue
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import open_store
-from simulator.segment_invariants import segment_key
+from simulator.invariants.segment_invariants import segment_key
 from simulator.whole_queue import WholeReader
 from tests.environ import ROOT
 from tests.integration.deep_program import POLICY, SETTINGS, open_deep

@@ -43,7 +43,7 @@ from bucketq.model.transitions import apply
 from bucketq.store.base import ObjectMissingError, PreconditionFailedError
 from bucketq.store.resolve_write import Verdict
 from simulator.fault_schedule import FaultSchedule
-from simulator.invariants import InvariantError
+from simulator.invariants.queue_invariants import InvariantError
 from simulator.scenarios import Scenario
 from simulator.simulation import simulate
 

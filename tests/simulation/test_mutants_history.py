@@ -26,7 +26,7 @@ from bucketq.model.effects import history_changes
 from bucketq.model.history import ChangeRecorder, DropChanges, History, NameCopy
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
-from simulator.history_invariants import COPY_WHOLE, LANDED_ROWS, NO_HOLE, REPLAYS
+from simulator.invariants.history_invariants import COPY_WHOLE, LANDED_ROWS, NO_HOLE, REPLAYS
 from tests.simulation.test_mutants import Patch, expect
 
 

@@ -29,8 +29,8 @@ from bucketq.model.reservations import Adopt, ReservationRecord, reservation_of
 from bucketq.model.segments import Gone, Merge, SegmentRecord, Spill
 from bucketq.model.state import State
 from simulator.fault_schedule import FAULTS_END_S
-from simulator.invariants import InvariantError
-from simulator.segment_invariants import (
+from simulator.invariants.queue_invariants import InvariantError
+from simulator.invariants.segment_invariants import (
     IN_TIME,
     LEFT_OVER,
     NAMED_EXISTS,

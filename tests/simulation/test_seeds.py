@@ -13,11 +13,11 @@ import pytest
 from bucketq.model import state as state_module
 from bucketq.testing.store_faults import WRITE_FAULTS
 from simulator import simulation
+from simulator.actors.worker_actors import BEHAVIOURS, CRASHERS
 from simulator.fault_schedule import FAULT_SCHEDULES, FaultSchedule
 from simulator.scenarios import Scenario
 from simulator.simulated_network import MESSAGE_FAULTS
 from simulator.simulation import SimulationReport
-from simulator.worker_actors import BEHAVIOURS, CRASHERS
 from tests.environ import ROOT
 
 SEEDS = 160

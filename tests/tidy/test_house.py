@@ -8,6 +8,7 @@ import ast
 import os
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ FILE_LINES_MAX = 450
 GENERATED = {"blocking_queue.py"}
 """Written by a tool, and as long as there are verbs."""
 FUNCTION_LINES_MAX = 70
+FOLDER_FILES_MAX = 25
 
 # Names that say where code was put, not what it is.
 EMPTY_NAMES = re.compile(r"_*(utils?|helpers?|managers?|common)")
@@ -59,6 +61,12 @@ def test_no_module_is_too_long_to_read_in_one_sitting() -> None:
         and path.name not in GENERATED
     ]
     assert not long, f"split these modules by topic, {FILE_LINES_MAX} lines are the limit: {long}"
+
+
+def test_no_folder_has_more_files_than_can_be_looked_through() -> None:
+    counts = Counter(place(path.parent) for path in modules())
+    large = {folder: count for folder, count in counts.items() if count > FOLDER_FILES_MAX}
+    assert not large, f"group these, {FOLDER_FILES_MAX} files are the limit: {large}"
 
 
 def test_no_function_is_too_long_to_see_at_once() -> None:

@@ -12,7 +12,7 @@ from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
-from simulator.segment_invariants import segment_key
+from simulator.invariants.segment_invariants import segment_key
 from simulator.whole_queue import WholeReader
 
 

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from bucketq.model.numbered_batches import BatchState, ConsumerRecord
-from simulator.batch_invariants import ConsumerTracker
 from simulator.call_log import CallLog, RecordedCall
+from simulator.invariants.batch_invariants import ConsumerTracker
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NO_HISTORY = cast("CallLog", None)

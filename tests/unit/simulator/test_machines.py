@@ -4,8 +4,8 @@ import asyncio
 
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.virtual_loop import VirtualLoop, run
-from simulator.broker_invariants import BrokerTracker
 from simulator.call_log import CallLog
+from simulator.invariants.broker_invariants import BrokerTracker
 from simulator.machines import Machine, SimulatedLock
 from simulator.simulated_network import SimulatedNetwork
 from simulator.watched_store import WatchedStore

@@ -29,7 +29,7 @@ from bucketq.queue.change import Change
 from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
-from simulator.segment_invariants import segment_key
+from simulator.invariants.segment_invariants import segment_key
 from simulator.whole_queue import WholeReader
 
 KEY = "queue.json"

@@ -23,8 +23,8 @@ from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from bucketq.store.queue_folder import folder_of
 from bucketq.testing.simulated_store import SimulatedStore, StoreCommit
-from simulator.broker_invariants import Violation
-from simulator.segment_invariants import SegmentTracker, segment_key
+from simulator.invariants.broker_invariants import Violation
+from simulator.invariants.segment_invariants import SegmentTracker, segment_key
 from simulator.watched_store import WatchedStore
 from simulator.whole_queue import WholeQueue
 

@@ -18,11 +18,11 @@ from itertools import pairwise
 
 from bucketq.errors import LeaseLostError
 from bucketq.model.records import JobRecord
+from simulator.actors.worker_actors import LIMITS, NEVER_COMPLETED, NEVER_FAILING
 from simulator.call_log import RecordedCall
 from simulator.fault_schedule import FAULTS_END_S, FaultSchedule
-from simulator.invariants import CommitChain
+from simulator.invariants.queue_invariants import CommitChain
 from simulator.simulated_cluster import SimulatedCluster
-from simulator.worker_actors import LIMITS, NEVER_COMPLETED, NEVER_FAILING
 from simulator.worker_log import EngineRun, HandlerRun, WorkerLog
 
 _IMMEDIATELY_S = 0.001  # Virtual time stands still while code runs; this is for rounding.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from simulator.actors import KINDS, Actor
+from simulator.actors.queue_actors import KINDS, Actor
 
 
 async def produce_expiring(actor: Actor, count: int, pause_s: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from simulator.actors import KINDS, Actor
+from simulator.actors.queue_actors import KINDS, Actor
 
 _NAMES = 3
 """So few that most pushes find their name taken."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from simulator.call_log import CallLog, RecordedCall
-from simulator.invariants import CommitChain
+from simulator.invariants.queue_invariants import CommitChain
 
 _OPEN = ("queued", "running")
 _WIDE = "queued+running"

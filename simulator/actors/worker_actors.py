@@ -20,7 +20,7 @@ from bucketq.worker.engine import Engine
 from bucketq.worker.handler_exceptions import GiveUp, Retry
 from bucketq.worker.handlers import Handler, Handlers, bind
 from bucketq.worker.runners.runner import TaskRunner
-from simulator.actors import KINDS
+from simulator.actors.queue_actors import KINDS
 from simulator.worker_log import EngineRun, HandlerRun, RecordingEngineQueue, WorkerLog
 
 CRASHERS = {"crasher": None, "crasher-once": 1, "crasher-twice": 2}

@@ -14,8 +14,8 @@ import msgspec
 from bucketq.errors import ConsumerFencedError
 from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.state import State
-from simulator.broker_invariants import Violation
 from simulator.call_log import CallLog, RecordedCall
+from simulator.invariants.broker_invariants import Violation
 
 _ONE_SET = "a batch number stands for one set of jobs"
 _FENCED = "an older driver is fenced"

@@ -13,7 +13,7 @@ import asyncio
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.numbered_batches import ConsumerState
 from bucketq.queue.job import Job
-from simulator.actors import KINDS, Actor
+from simulator.actors.queue_actors import KINDS, Actor
 
 _CONSUMERS = ("spark", "spark", "flink")
 _WRITERS = ("sink", "sink", "tap")

@@ -32,7 +32,7 @@ from bucketq.model.state import State
 from bucketq.store.queue_folder import folder_of
 from bucketq.testing.simulated_clock import EPOCH
 from bucketq.testing.simulated_store import SimulatedStore, StoreCommit
-from simulator.broker_invariants import Violation
+from simulator.invariants.broker_invariants import Violation
 from simulator.watched_store import SentHead, WatchedStore
 from simulator.whole_queue import WholeQueue, WholeReader
 

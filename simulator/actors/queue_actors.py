@@ -15,7 +15,7 @@ from typing import Any
 
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.queue.job import Job
-from simulator.bulk_actors import BulkPublisher
+from simulator.actors.bulk_actors import BulkPublisher
 from simulator.call_log import RecordingQueue
 
 KINDS = ("index", "image", "etl")

@@ -8,7 +8,7 @@ archive.
 from __future__ import annotations
 
 from simulator.call_log import CallLog, RecordedCall
-from simulator.invariants import CommitChain
+from simulator.invariants.queue_invariants import CommitChain
 
 _ENDS = {
     "completed": {"status": "done", "outcome": "completed"},

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from bucketq.errors import RejectedError, UnavailableError
-from simulator.actors import Actor
+from simulator.actors.queue_actors import Actor
 
 
 async def wait_for_jobs(actor: Actor, job_ids: Callable[[], list[str]]) -> None:

@@ -30,9 +30,9 @@ from bucketq.broker.leader import PROOF_S
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.records import JobRecord, Status
 from bucketq.model.state import State
-from simulator.batch_invariants import ConsumerTracker
-from simulator.broker_invariants import BrokerTracker
 from simulator.call_log import CallLog, RecordedCall
+from simulator.invariants.batch_invariants import ConsumerTracker
+from simulator.invariants.broker_invariants import BrokerTracker
 
 
 class InvariantError(AssertionError):

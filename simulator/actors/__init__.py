@@ -1,0 +1,1 @@
+"""Programs that use a simulated queue: producers, workers, operators."""

@@ -1,0 +1,1 @@
+"""What a simulated queue promised, checked against what happened."""
