@@ -186,10 +186,12 @@ class WorkingState:
         if self.waits:
             times += [self.looked_at + _LOOK_S, self.waits.next_expiry()]
         if self.parked:
-            times += [self.looked_at + _LOOK_S, self.parked.next_expiry()]
-            due_s = next_due_s(state, self._clock.now())
-            if due_s is not None and not self._reading_for_parked:
-                times.append(asyncio.get_running_loop().time() + max(due_s, _SHORTEST_WAIT_S))
+            times.append(self.looked_at + _LOOK_S)
+            if not self._reading_for_parked:
+                times.append(self.parked.next_expiry())
+                due_s = next_due_s(state, self._clock.now())
+                if due_s is not None:
+                    times.append(asyncio.get_running_loop().time() + max(due_s, _SHORTEST_WAIT_S))
         return min((time for time in times if time is not None), default=None)
 
     def is_look_due(self) -> bool:
@@ -366,6 +368,8 @@ class WorkingState:
 
     def _answer_expired(self) -> None:
         """Answer the parked claims whose time is over."""
+        if self._reading_for_parked:
+            return  # These rows may be for them.
         for parked in self.parked.take_expired(asyncio.get_running_loop().time()):
             if self._hooks.is_fresh(self.looked_at):
                 parked.resolve((), None)

@@ -125,6 +125,30 @@ def test_a_parked_claim_gets_a_delayed_job_from_a_segment() -> None:
     run(main)
 
 
+def test_a_parked_claim_waits_for_rows_that_are_being_read_beyond_its_time() -> None:
+    """The job was there all the while; that storage is slow does not make it none."""
+
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue, deep.open(DirectCommitter) as other:
+            link = queue._committer._register._store  # type: ignore[attr-defined]
+            read = link.get_range
+
+            async def read_slowly(*given: Any) -> bytes:
+                await asyncio.sleep(8)
+                return bytes(await read(*given))
+
+            link.get_range = read_slowly
+            claim = loop.create_task(queue.claim(wait_s=5))
+            await asyncio.sleep(2)
+            await other.push_many([JobSpec(kind="k", payload="x" * 1000)] * 5)
+            assert (await deep.head()).cold.rows.segments
+            assert len(await claim) == 1
+
+    run(main)
+
+
 @pytest.mark.parametrize("queue_type", QUEUES)
 def test_an_unknown_job_is_not_found_in_segments(queue_type: type[Any]) -> None:
     async def main(loop: VirtualLoop) -> None:
