@@ -19,9 +19,19 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from bucketq.codec.crc import combine, shift_of
-from bucketq.codec.layout import COMMA, END, OPENINGS, OPTIONAL, SEGMENTS, SEPARATOR, Head
+from bucketq.codec.layout import (
+    CHANGES,
+    COMMA,
+    END,
+    OPENINGS,
+    OPTIONAL,
+    SEGMENTS,
+    SEPARATOR,
+    Head,
+)
 from bucketq.codec.unknown_fields import encode_row
 from bucketq.model import history
+from bucketq.model.history import ChangeRecord
 from bucketq.model.indexes.cold_rows import ColdRows
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.table import Table
@@ -199,13 +209,41 @@ class _SegmentSection:
         """Do nothing: the text is small, and kept as it is."""
 
 
+class _ChangeSection:
+    """The encoded form of the history's rows: large ones, that never change until they leave."""
+
+    def __init__(self, table: Table[ChangeRecord]) -> None:
+        self.table = table
+        self._lines: dict[str, bytes] = {}
+
+    def adopt(self, body: bytes, start: int, end: int) -> None:
+        """Do nothing: their parts are kept encoded, and are soon put together."""
+
+    def encode(self, state: State, crc: int) -> tuple[list[_Text], int, int]:
+        """The parts of the table's text, the checksum up to there, and the length of the parts."""
+        self.table.take_touched()
+        known, self._lines = self._lines, {}
+        for row in self.table:
+            line = known.get(row.id)
+            if line is None:
+                line = b"\n" + encode_row(row, state.extra.get((CHANGES, row.id)))
+            self._lines[row.id] = line
+        if not self._lines:
+            return [], crc, 0
+        text = COMMA.join(self._lines.values())
+        return [text], crc32(text, crc), len(text)
+
+    def rest_on(self, body: memoryview, start: int) -> None:
+        """Do nothing: the lines are kept as they are."""
+
+
 class Document:
     """A state that can be written."""
 
     def __init__(self, state: State) -> None:
         """Wrap a state of which nothing is encoded yet."""
         self.state = state
-        self._sections: dict[str, _Section | _SegmentSection] = {
+        self._sections: dict[str, _Section | _SegmentSection | _ChangeSection] = {
             "sessions": _Section("sessions", state.sessions.table),
             "keys": _Section("keys", state.keys),
             "tokens": _Section("tokens", state.tokens),
@@ -215,7 +253,7 @@ class Document:
             "reservations": _Section("reservations", state.reservations),
             SEGMENTS: _SegmentSection(state.cold.rows),
             "heads": _Section("heads", state.history.copies),
-            "changes": _Section("changes", state.history.changes),
+            CHANGES: _ChangeSection(state.history.changes),
             "jobs": _Section("jobs", state.jobs),
         }
 

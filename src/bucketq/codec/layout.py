@@ -31,7 +31,8 @@ SEPARATOR = COMMA + b"\n"
 END = b"\n]}\n"
 SEGMENTS = "segments"
 """The table of segments."""
-HISTORY = ("heads", "changes")
+CHANGES = "changes"
+HISTORY = ("heads", CHANGES)
 """The tables of the history: the copies that are kept, and the latest changes."""
 KEPT = frozenset({SEGMENTS, "reservations", *HISTORY})
 """Tables that are no matter of people: an edit keeps them, and a copy is made without them."""

@@ -216,8 +216,9 @@ class ChangeRecorder:
 
     def __init__(self, state: State) -> None:
         """Begin with a state that was just read or prepared."""
-        self._before: dict[tuple[str, int], JobRecord | None] = {}
-        self._after: dict[tuple[str, int], JobRecord | None] = {}
+        self._before: dict[int, JobRecord | None] = {}
+        self._after: dict[int, JobRecord | None] = {}
+        """Each job by its number, as it was and as it is; None: it is not there."""
         self._requests: list[tuple[Any, ...]] = []
         self._settings = state.settings
         self._paused = (state.paused, tuple(state.paused_kinds))
@@ -225,20 +226,18 @@ class ChangeRecorder:
     def add(self, jobs: Iterable[JobRecord]) -> None:
         """Note jobs that are new."""
         for job in jobs:
-            self._before[job.id, job.seq] = None
-            self._after[job.id, job.seq] = job
+            self._before[job.seq] = None
+            self._after[job.seq] = job
 
     def replace(self, old: JobRecord, job: JobRecord) -> None:
         """Note a job that was changed."""
-        slot = (job.id, job.seq)
-        self._before.setdefault(slot, old)
-        self._after[slot] = job
+        self._before.setdefault(job.seq, old)
+        self._after[job.seq] = job
 
     def remove(self, job: JobRecord) -> None:
         """Note a job that leaves."""
-        slot = (job.id, job.seq)
-        self._before.setdefault(slot, job)
-        self._after[slot] = None
+        self._before.setdefault(job.seq, job)
+        self._after[job.seq] = None
 
     def note(self, operation: Operation, session: str, changes: Sequence[Change], by: str) -> None:
         """Note a request that has changed something; moving rows elsewhere does not count."""
@@ -253,11 +252,11 @@ class ChangeRecorder:
     def seal(self, state: State, commit: str, at: datetime) -> ChangeRecord:
         """Return the row of the version that was just prepared."""
         jobs, gone = list[Any](), list[tuple[str, int]]()
-        for slot, after in self._after.items():
-            before = self._before[slot]
+        for seq, after in self._after.items():
+            before = self._before[seq]
             if after is None:
                 if before is not None:
-                    gone.append(slot)
+                    gone.append((before.id, seq))
             elif before is None:
                 jobs.append(replace(after, lease=None) if after.lease else after)
             elif fields := _changed_fields(before, after):

@@ -53,8 +53,9 @@ _LARGEST_BYTES = 8 << 20
 """How large an object becomes by merging; as large as a segment."""
 _SMALL_BYTES = 2 << 20
 """Objects up to this size are merged with their neighbours."""
-_FEWEST = 8
-"""How many neighbours make it worth while: so a row is written about three times in all."""
+_FEWEST = 32
+"""How many neighbours make it worth while: so a row is written twice in all, or three times if the
+objects are very small."""
 
 
 class ListedHistory(NamedTuple):
