@@ -57,8 +57,10 @@ _LONGEST_PAUSE_S = 60.0
 """The longest pause after failures: a store that refuses the history is asked once a minute."""
 _LAST_COPY_S = 2.0
 """How long closing a queue may take for a copy: one put and one commit."""
-_MERGE_PUTS = 32
+_SWEEP_PUTS = 32
 """After so many objects were written, there is something to merge."""
+_SWEEP_SHARE = 8
+"""After this share of ``history_bytes`` was written, the history may take too many bytes."""
 
 
 class HistoryKeeper:
@@ -86,7 +88,8 @@ class HistoryKeeper:
         """When a copy is tried again: its version may have moved on before it was named."""
         self._crowded_since: float | None = None
         self._giving_up = Background()
-        self._puts = 0
+        self._puts = self._put_bytes = 0
+        """What was written since the last sweep."""
         self._swept_since: int | None = None
         """The beginning of the history when it was last swept; None: it was not looked at yet."""
 
@@ -177,7 +180,8 @@ class HistoryKeeper:
             self._swept_since = state.history.since
         has_risen = state.history.since != self._swept_since
         now_s = asyncio.get_running_loop().time()
-        if has_risen or now_s >= self._sweep_at or self._puts >= _MERGE_PUTS:
+        has_grown = self._put_bytes * _SWEEP_SHARE >= state.settings.history_bytes
+        if has_risen or has_grown or now_s >= self._sweep_at or self._puts >= _SWEEP_PUTS:
             self._sweep_at = now_s + policy.sweep_s
             await self._sweep(has_risen=has_risen)
         return policy.pass_s
@@ -187,8 +191,9 @@ class HistoryKeeper:
         rows = self._rows
         if not rows:
             return
-        await self._register.history.folder(self._incarnation).put_changes(*encode_changes(rows))
-        self._puts += 1
+        name, body = encode_changes(rows)
+        await self._register.history.folder(self._incarnation).put_changes(name, body)
+        self._puts, self._put_bytes = self._puts + 1, self._put_bytes + len(body)
         await self._submit(Request(DropChanges(last=rows[-1].seq)))
         self._rows = ()
 
@@ -224,11 +229,12 @@ class HistoryKeeper:
 
     async def _sweep(self, *, has_risen: bool) -> None:
         """Merge small objects, and delete what the queue has forgotten."""
-        state, puts = (await self._register.beside().load()).state, self._puts
+        puts, put_bytes = self._puts, self._put_bytes
+        state = (await self._register.beside().load()).state
         folder = self._register.history.folder(state.incarnation)
         while await folder.merge():
             pass
-        self._puts -= puts
+        self._puts, self._put_bytes = self._puts - puts, self._put_bytes - put_bytes
         excess = beyond(state, await folder.list())
         if excess:
             await self._submit(Request(ForgetHistory(before=excess)))
