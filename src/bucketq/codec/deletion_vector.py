@@ -25,6 +25,7 @@ from bucketq.model.segments import Gone, Range
 SUFFIX = ".gone"
 _ID = re.compile(r"[0-9]{20}-[0-9a-f]{16}\.gone")
 _BITS = 8
+"""Of a byte."""
 
 
 class _Vector(Struct):

@@ -35,6 +35,7 @@ from bucketq.store.base import ObjectMissingError, ObjectStore
 _log = logging.getLogger("bucketq")
 
 _NAME_BYTES = 8
+"""Enough for names that never repeat among the reservations of a version."""
 
 
 class Reservation(NamedTuple):

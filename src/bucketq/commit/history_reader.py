@@ -58,6 +58,7 @@ _MOST_WAITING = 1000
 """How many reads are answered at once, and wait for that: each takes a megabyte or more."""
 _FIRST_RETRY_S = 0.02
 _LAST_RETRY_S = 2.0
+"""A version is mostly missing for as long as another process needs to merge it."""
 
 
 class HistoryReader:

@@ -53,6 +53,7 @@ _PUT_TRIES = 6
 which is made again later."""
 _FIRST_RETRY_S = 0.5
 _LAST_RETRY_S = 8.0
+"""About sixteen seconds in all: nothing waits for a spill or a merge."""
 
 
 class SegmentFolder:

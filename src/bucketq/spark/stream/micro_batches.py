@@ -48,6 +48,7 @@ _PAGE_JOBS = 500
 """With the largest payloads of a default queue, 1 MiB each, an answer is half of what a client
 accepts from a broker."""
 _SHOWN_IDS = 3
+"""Of how many jobs a message has the ids: it stays a line."""
 _log = logging.getLogger(__name__)
 
 

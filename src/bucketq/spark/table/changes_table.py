@@ -61,8 +61,9 @@ _SCHEMA = pa.schema(
 _BATCH_ROWS = 1_000
 """Versions of a busy queue have tens of jobs each."""
 _TRIES = 5
-"""How often a version is looked for: objects are merged while they are read."""
 _PAUSE_S = 0.5
+"""How often a version is looked for, and when again: objects are merged while they are read, which
+takes less than a second."""
 _encode = msgspec.json.Encoder().encode
 _decode_all = msgspec.json.Decoder(list[Change]).decode
 
