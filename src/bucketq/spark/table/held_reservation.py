@@ -53,7 +53,11 @@ class HeldReservation:
         Raises: as ``BulkWrite.reserve``.
         """
         self._thread.start()
-        return self._reserved.result()
+        try:
+            return self._reserved.result()
+        except Exception:
+            self._thread.join()  # It is about to end.
+            raise
 
     def __exit__(
         self,
