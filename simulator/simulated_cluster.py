@@ -130,6 +130,7 @@ class SimulatedCluster:
             copy_s=rng.uniform(0.5, 5),
             most_copies=1000,
             patience_s=rng.choice((0.5, 10.0)),
+            neighbours=8,
             first_sweep_s=rng.uniform(2, 10),
             sweep_s=rng.uniform(2, 10),
         )

@@ -53,9 +53,6 @@ _LARGEST_BYTES = 8 << 20
 """How large an object becomes by merging; as large as a segment."""
 _SMALL_BYTES = 2 << 20
 """Objects up to this size are merged with their neighbours."""
-_FEWEST = 32
-"""How many neighbours make it worth while: so a row is written twice in all, or three times if the
-objects are very small."""
 
 
 class ListedHistory(NamedTuple):
@@ -147,10 +144,10 @@ class HistoryFolder:
                 await self._cut(name, since)
         return deleted
 
-    async def merge(self) -> bool:
-        """Merge small neighbours once; return whether there were enough of them."""
-        run = _mergeable((await self.list()).changes)
-        if len(run) < _FEWEST:
+    async def merge(self, fewest: int) -> bool:
+        """Merge small neighbours once, if there are so many; return whether."""
+        run = _mergeable((await self.list()).changes, fewest)
+        if len(run) < fewest:
             return False
         try:
             lines = [line for name in run for line in await self.read_changes(name)]
@@ -216,7 +213,7 @@ class HistoryFolder:
         await self._store.delete(f"{self._root}{name}")
 
 
-def _mergeable(listed: list[tuple[ChangesName, int]]) -> list[ChangesName]:
+def _mergeable(listed: list[tuple[ChangesName, int]], fewest: int) -> list[ChangesName]:
     """Return the first small neighbours that fit in one object, if there are enough of them."""
     run, run_bytes = list[ChangesName](), 0
     for name, size_bytes in listed:
@@ -225,7 +222,7 @@ def _mergeable(listed: list[tuple[ChangesName, int]]) -> list[ChangesName]:
             run.append(name)
             run_bytes += size_bytes
             continue
-        if len(run) >= _FEWEST:
+        if len(run) >= fewest:
             break
         run, run_bytes = ([name], size_bytes) if size_bytes <= _SMALL_BYTES else ([], 0)
     return run

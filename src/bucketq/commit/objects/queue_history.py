@@ -27,6 +27,9 @@ class HistoryPolicy(Struct, frozen=True, kw_only=True):
     """How many copies a retention has: each has a row in the queue object."""
     patience_s: float = 10.0
     """How long changes may wait to be written, once they are too many: every commit writes them."""
+    neighbours: int = 32
+    """How many small objects are merged at once: so a row is written twice in all, or three times
+    if the objects are very small."""
     first_sweep_s: float = 600.0
     sweep_s: float = 3600.0
     """When left-over objects are looked for, as for segments."""

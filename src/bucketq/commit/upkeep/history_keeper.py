@@ -57,8 +57,6 @@ _LONGEST_PAUSE_S = 60.0
 """The longest pause after failures: a store that refuses the history is asked once a minute."""
 _LAST_COPY_S = 2.0
 """How long closing a queue may take for a copy: one put and one commit."""
-_SWEEP_PUTS = 32
-"""After so many objects were written, there is something to merge."""
 _SWEEP_SHARE = 8
 """After this share of ``history_bytes`` was written, the history may take too many bytes."""
 
@@ -181,7 +179,7 @@ class HistoryKeeper:
         has_risen = state.history.since != self._swept_since
         now_s = asyncio.get_running_loop().time()
         has_grown = self._put_bytes * _SWEEP_SHARE >= state.settings.history_bytes
-        if has_risen or has_grown or now_s >= self._sweep_at or self._puts >= _SWEEP_PUTS:
+        if has_risen or has_grown or now_s >= self._sweep_at or self._puts >= policy.neighbours:
             self._sweep_at = now_s + policy.sweep_s
             await self._sweep(has_risen=has_risen)
         return policy.pass_s
@@ -232,7 +230,7 @@ class HistoryKeeper:
         puts, put_bytes = self._puts, self._put_bytes
         state = (await self._register.beside().load()).state
         folder = self._register.history.folder(state.incarnation)
-        while await folder.merge():
+        while await folder.merge(self._register.history.policy.neighbours):
             pass
         self._puts, self._put_bytes = self._puts - puts, self._put_bytes - put_bytes
         excess = beyond(state, await folder.list())
