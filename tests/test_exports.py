@@ -65,6 +65,7 @@ EXPORTS = [
     "ScheduleOptions",
     "Settings",
     "Snapshot",
+    "Snooze",
     "Stats",
     "StoreRefusedError",
     "SupersededError",

@@ -18,6 +18,7 @@ SOURCES = [
     ROOT / "src" / "bucketq" / "queue" / name
     for name in (
         "queue.py",
+        "lease_verbs.py",
         "result_verbs.py",
         "batch_verbs.py",
         "schedule_verbs.py",

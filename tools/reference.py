@@ -37,7 +37,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
             "Pulse",
         ],
         "Schedules": ["Schedule", "ScheduleOptions"],
-        "Handlers": ["Worker", "Context", "Retry", "GiveUp", "JobCancelled"],
+        "Handlers": ["Worker", "Context", "Retry", "Snooze", "GiveUp", "JobCancelled"],
         "Numbered batches": ["ConsumerState", "BatchState", "JobBatch", "ConsumerInfo"],
         "The state of a queue": ["Settings", "Stats", "Snapshot", "TokenInfo"],
         "History": ["Change", "ChangeRequest", "JobChange", "HistoryRange"],

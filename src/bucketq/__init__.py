@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from bucketq.queue.schedule import Schedule, ScheduleOptions
     from bucketq.rpc.credentials import Tls
     from bucketq.worker.context import Context
-    from bucketq.worker.handler_exceptions import GiveUp, JobCancelled, Retry
+    from bucketq.worker.handler_exceptions import GiveUp, JobCancelled, Retry, Snooze
     from bucketq.worker.worker import Worker
 
 __all__ = [
@@ -110,6 +110,7 @@ __all__ = [
     "ScheduleOptions",
     "Settings",
     "Snapshot",
+    "Snooze",
     "Stats",
     "StoreRefusedError",
     "SupersededError",
@@ -143,7 +144,7 @@ _NAMES = {
     "bucketq.queue.schedule": "Schedule ScheduleOptions",
     "bucketq.rpc.credentials": "Tls",
     "bucketq.worker.context": "Context",
-    "bucketq.worker.handler_exceptions": "GiveUp JobCancelled Retry",
+    "bucketq.worker.handler_exceptions": "GiveUp JobCancelled Retry Snooze",
     "bucketq.worker.worker": "Worker",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -14,6 +14,25 @@ def _at(seconds: float) -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
+def snoozed() -> State:
+    """A job that its handler has put off."""
+    job = JobRecord(
+        id="job-1",
+        kind="fetch",
+        status="queued",
+        seq=1,
+        payload=Raw(b"1"),
+        pushed_at=_at(1),
+        run_at=_at(60),
+        attempt=4,
+        failures=1,
+        snoozes=3,
+    )
+    state = State(incarnation="01JZZZZZZZZZZZZZZZZZZZZZZY", created_at=_at(0), jobs=[job])
+    state.next_seq = 2
+    return state
+
+
 def progress() -> State:
     """A job whose handler has said how far it has come."""
     state = State(

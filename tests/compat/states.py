@@ -6,11 +6,11 @@ must not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Raw, structs
 
@@ -26,8 +26,9 @@ from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
 from tests.compat.expiring_rows import expiring
+from tests.compat.golden_file import Golden
 from tests.compat.pushed_jobs import PUSH
-from tests.compat.running_jobs import progress
+from tests.compat.running_jobs import progress, snoozed
 from tests.compat.schedule_rows import SCHEDULES, add_schedules
 from tests.compat.unique_rows import unique
 
@@ -422,14 +423,6 @@ _MORE_KEYS = (
 )
 
 
-class Golden(NamedTuple):
-    """A file, the state that it holds, the commit that wrote it, and its format."""
-
-    build: Callable[[], State]
-    commit: str
-    format: int = 1
-
-
 FILES = {
     "empty": Golden(empty, "commit-1"),
     "batch-limit": Golden(batch_limit, "commit-42"),
@@ -437,6 +430,7 @@ FILES = {
     "digests": Golden(digests, "commit-42"),
     "full": Golden(full, "commit-42"),
     "progress": Golden(progress, "commit-1"),
+    "snoozed": Golden(snoozed, "commit-1"),
     "tls": Golden(tls, "commit-1"),
     "tokens": Golden(tokens, "commit-42"),
     "unknown-fields": Golden(unknown_fields, "commit-42"),

@@ -253,9 +253,10 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     schedules = json.loads(golden("scheduled"))["schedules"]
     del schedules[0]["news"]
     come = json.loads(golden("progress"))["jobs"]
+    snoozed = json.loads(golden("snoozed"))["jobs"]
     named, expiring = (json.loads(golden(name))["jobs"] for name in ("unique", "expiring"))
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
-        (JobRecord, [*jobs, *bulk["jobs"], *come, *named, *expiring]),
+        (JobRecord, [*jobs, *bulk["jobs"], *come, *snoozed, *named, *expiring]),
         (Progress, [row["progress"] for row in come]),
         (ConsumerRecord, [*bulk["consumers"], *limited]),
         (WriterRecord, bulk["writers"]),

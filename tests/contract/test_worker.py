@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import bucketq
-from bucketq import Backoff, Context, GiveUp, Job, Queue, Retry, Worker
+from bucketq import Backoff, Context, GiveUp, Job, Queue, Retry, Snooze, Worker
 from bucketq.worker import engine
 from tests.contract.places import Place
 
@@ -42,6 +42,12 @@ def worker_of(place: Place, **options: Any) -> Worker:
             raise Retry("busy", delay_s=0.05)
         return "now"
 
+    @worker.handler("snoozed", max_attempts=1)
+    def snoozed(context: Context) -> str:
+        if context.attempt == 1:
+            raise Snooze(0.05)
+        return "awake"
+
     add_hopeless(worker)
     return worker
 
@@ -64,7 +70,7 @@ def add_hopeless(worker: Worker) -> None:
         return object()
 
 
-KINDS = ("double", "plain", "flaky", "hopeless", "given-up", "later", "slow", "unkept")
+KINDS = ("double", "plain", "flaky", "hopeless", "given-up", "later", "snoozed", "slow", "unkept")
 DEAD = {"hopeless": "ValueError: never", "given-up": "no use", "slow": "took longer than 0.05 s"}
 
 
@@ -108,9 +114,10 @@ async def test_every_job_of_a_mixed_lot_has_the_end_that_it_should_have(
 
 def check(job: Job[Any], number: int) -> None:
     results = {"double": 2 * number, "plain": f"plain {number}", "flaky": 3, "later": "now"}
+    results["snoozed"] = "awake"
     if job.kind in results:
         assert (job.status, job.result) == ("done", results[job.kind])
-        assert job.attempt == {"flaky": 3, "later": 2}.get(job.kind, 1)
+        assert job.attempt == {"flaky": 3, "later": 2, "snoozed": 2}.get(job.kind, 1)
         return
     reason = DEAD.get(job.kind, "its result cannot be stored")
     assert job.status == "dead"

@@ -107,69 +107,6 @@ class BlockingQueue(Generic[T]):
             request=request,
         )
 
-    def heartbeat(
-        self, jobs: Held[T] | Iterable[Held[T]], *, progress: Mapping[str, Progress] | None = None
-    ) -> list[ops.Pulse]:
-        """Report that jobs are still being worked on; the answer names those that are lost.
-
-        ``progress`` says how far some of them have come, by their ids.
-        """
-        return self._call(self._queue.heartbeat, jobs, progress=progress)
-
-    def complete(self, job: Held[T], result: Any = None, *, request: str | None = None) -> None:
-        """Finish a job, with an optional result."""
-        return self._call(self._queue.complete, job, result, request=request)
-
-    def complete_many(
-        self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
-    ) -> list[bool]:
-        """Finish jobs, each with an optional result, in one commit.
-
-        Each is finished independently: the answer says of each, in order, whether it is done, or
-        its lease was lost and another worker may have it.
-        """
-        return self._call(self._queue.complete_many, jobs, request=request)
-
-    def fail(
-        self,
-        job: Held[T],
-        error: str | BaseException,
-        *,
-        retry: bool = True,
-        delay_s: Duration | None = None,
-        max_attempts: int | None = None,
-        request: str | None = None,
-    ) -> Status:
-        """Report that an attempt failed; return the job's new status.
-
-        It waits for ``delay_s`` before it is tried again, or as long as its backoff says.
-        ``max_attempts`` is the limit from now on for a job that was pushed without one. The status
-        is ``queued`` again, ``dead``, or ``done`` if its cancellation was requested.
-        """
-        return self._call(
-            self._queue.fail,
-            job,
-            error,
-            retry=retry,
-            delay_s=delay_s,
-            max_attempts=max_attempts,
-            request=request,
-        )
-
-    def release(self, job: Held[T], *, delay_s: Duration = 0.0, request: str | None = None) -> None:
-        """Give a job back; that costs none of its attempts."""
-        return self._call(self._queue.release, job, delay_s=delay_s, request=request)
-
-    def release_many(
-        self, jobs: Iterable[Held[T]], *, delay_s: Duration = 0.0, request: str | None = None
-    ) -> list[bool]:
-        """Give jobs back, in one commit; that costs none of their attempts.
-
-        Each is released independently: the answer says of each, in order, whether it was given
-        back, or its lease was lost and another worker may have it.
-        """
-        return self._call(self._queue.release_many, jobs, delay_s=delay_s, request=request)
-
     def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
         """Cancel a waiting job; ask the worker of a running one to stop."""
         return self._call(self._queue.cancel, job_id, request=request)
@@ -254,6 +191,92 @@ class BlockingQueue(Generic[T]):
         A queue that stays open archives by itself, ``archive_after_s`` after a job has finished.
         """
         return self._call(self._queue.flush_archive)
+
+    def heartbeat(
+        self, jobs: Held[T] | Iterable[Held[T]], *, progress: Mapping[str, Progress] | None = None
+    ) -> list[ops.Pulse]:
+        """Report that jobs are still being worked on; the answer names those that are lost.
+
+        ``progress`` says how far some of them have come, by their ids.
+        """
+        return self._call(self._queue.heartbeat, jobs, progress=progress)
+
+    def complete(self, job: Held[T], result: Any = None, *, request: str | None = None) -> None:
+        """Finish a job, with an optional result."""
+        return self._call(self._queue.complete, job, result, request=request)
+
+    def complete_many(
+        self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
+    ) -> list[bool]:
+        """Finish jobs, each with an optional result, in one commit.
+
+        Each is finished independently: the answer says of each, in order, whether it is done, or
+        its lease was lost and another worker may have it.
+        """
+        return self._call(self._queue.complete_many, jobs, request=request)
+
+    def fail(
+        self,
+        job: Held[T],
+        error: str | BaseException,
+        *,
+        retry: bool = True,
+        delay_s: Duration | None = None,
+        max_attempts: int | None = None,
+        request: str | None = None,
+    ) -> Status:
+        """Report that an attempt failed; return the job's new status.
+
+        It waits for ``delay_s`` before it is tried again, or as long as its backoff says.
+        ``max_attempts`` is the limit from now on for a job that was pushed without one. The status
+        is ``queued`` again, ``dead``, or ``done`` if its cancellation was requested.
+        """
+        return self._call(
+            self._queue.fail,
+            job,
+            error,
+            retry=retry,
+            delay_s=delay_s,
+            max_attempts=max_attempts,
+            request=request,
+        )
+
+    def snooze(
+        self,
+        job: Held[T],
+        delay_s: Duration,
+        *,
+        reason: str = "",
+        max_attempts: int | None = None,
+        request: str | None = None,
+    ) -> Status:
+        """Put a job off for ``delay_s``, at no cost to its attempts; return the job's new status.
+
+        That is possible 100 times (``job.snoozes``); from then on it counts as a failure, whose
+        error has the ``reason``, and the job is ``dead`` if it may not fail again.
+        """
+        return self._call(
+            self._queue.snooze,
+            job,
+            delay_s,
+            reason=reason,
+            max_attempts=max_attempts,
+            request=request,
+        )
+
+    def release(self, job: Held[T], *, delay_s: Duration = 0.0, request: str | None = None) -> None:
+        """Give a job back; that costs none of its attempts."""
+        return self._call(self._queue.release, job, delay_s=delay_s, request=request)
+
+    def release_many(
+        self, jobs: Iterable[Held[T]], *, delay_s: Duration = 0.0, request: str | None = None
+    ) -> list[bool]:
+        """Give jobs back, in one commit; that costs none of their attempts.
+
+        Each is released independently: the answer says of each, in order, whether it was given
+        back, or its lease was lost and another worker may have it.
+        """
+        return self._call(self._queue.release_many, jobs, delay_s=delay_s, request=request)
 
     def wait(
         self,

@@ -23,6 +23,7 @@ from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import (
     WAITING,
     Claim,
+    Fail,
     Push,
     Release,
     ReleaseMany,
@@ -115,6 +116,7 @@ class ClientConnection:
         self._shows_token = wire.welcome.proof != b""
         self._releases_many = "release_many" in wire.welcome.operations
         self._withdraws = "withdraw" in wire.welcome.operations
+        self._snoozes = "snooze" in wire.welcome.operations
         self._knows_options = {"unique", "expiry"} <= set(wire.welcome.operations)
         self._wire = wire
         self._loop = asyncio.get_running_loop()
@@ -157,6 +159,9 @@ class ClientConnection:
         operation = request.operation
         if type(operation) is ReleaseMany and not self._releases_many:
             message = f"the broker at {self.address} does not know release_many: upgrade it"
+            raise NotOfferedError(message)
+        if type(operation) is Fail and operation.snooze and not self._snoozes:
+            message = f"the broker at {self.address} does not know snooze: upgrade it"
             raise NotOfferedError(message)
         if isinstance(operation, Push | Publish) and not self._knows_options:
             refuse_options(operation, self._wire.welcome.operations, self.address)

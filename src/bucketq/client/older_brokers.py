@@ -9,7 +9,8 @@ from typing import Any, cast
 from bucketq.commit.request_ids import RequestId, parse_token, token_of
 from bucketq.errors import InvalidRequestError, LeaseLostError, NotDurableError, UnavailableError
 from bucketq.model.numbered_batches import Publish
-from bucketq.model.operations import LeaseRef, Push, Release, ReleaseMany, Request
+from bucketq.model.operations import Fail, LeaseRef, Push, Release, ReleaseMany, Request
+from bucketq.model.records import Status
 
 
 def refuse_options(operation: Push | Publish, known: Container[str], address: str) -> None:
@@ -25,7 +26,31 @@ def refuse_options(operation: Push | Publish, known: Container[str], address: st
         )
 
 
-async def release_each(submit: Callable[[Request], Awaitable[Any]], whole: Request) -> list[bool]:
+async def send_instead(submit: Callable[[Request], Awaitable[Any]], request: Request) -> Any:
+    """Do with other requests what a broker does not know; return the answer."""
+    if isinstance(request.operation, Fail):
+        return await _put_off(submit, request)
+    return await _release_each(submit, request)
+
+
+async def _put_off(submit: Callable[[Request], Awaitable[Any]], whole: Request) -> Status:
+    """Release a job that is to be put off. How often that happens is not counted."""
+    snooze = cast("Fail", whole.operation)
+    delay_s = snooze.delay_s or 0.0
+    await submit(
+        _part_of(whole, 1).request(Release(job=snooze.job, lease=snooze.lease, delay_s=delay_s))
+    )
+    return "queued"
+
+
+def _part_of(whole: Request, number: int) -> RequestId:
+    """Return an id for one of the requests that are sent instead, the same at every try."""
+    name = RequestId(whole.session, whole.number, since=whole.since, made_ms=whole.made_ms)
+    # As unique as a session.
+    return RequestId(name.job_id(0), number, since=name.since, made_ms=name.made_ms)
+
+
+async def _release_each(submit: Callable[[Request], Awaitable[Any]], whole: Request) -> list[bool]:
     """Release the jobs of a ``ReleaseMany`` one by one.
 
     Brokers commit requests that come together in one write anyway. Each release has an id that is
@@ -33,13 +58,10 @@ async def release_each(submit: Callable[[Request], Awaitable[Any]], whole: Reque
     some is unknown, the error carries a token of the whole.
     """
     many = cast("ReleaseMany", whole.operation)
-    name = RequestId(whole.session, whole.number, since=whole.since, made_ms=whole.made_ms)
-    session = name.job_id(0)  # As unique as a session, and the same at every try.
 
     async def release(number: int, lease: LeaseRef) -> None:
-        one = RequestId(session, number, since=name.since, made_ms=name.made_ms)
         operation = Release(job=lease.job, lease=lease.lease, delay_s=many.delay_s)
-        await submit(one.request(operation))
+        await submit(_part_of(whole, number).request(operation))
 
     releasing = (release(number, lease) for number, lease in enumerate(many.leases, start=1))
     ends = await asyncio.gather(*releasing, return_exceptions=True)

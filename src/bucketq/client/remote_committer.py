@@ -21,7 +21,7 @@ from bucketq.broker.leader import Leader
 from bucketq.broker.takeover import Sign
 from bucketq.client.client_connection import ClientConnection, DeniedError, NotOfferedError
 from bucketq.client.discovery import Finder, NotYetError
-from bucketq.client.older_brokers import release_each
+from bucketq.client.older_brokers import send_instead
 from bucketq.clock import Clock, fraction
 from bucketq.commit.base import Committer, CommitterLostError
 from bucketq.commit.direct_committer import DirectCommitter
@@ -157,7 +157,7 @@ class RemoteCommitter:
                 raise
             raise not_durable(error, request, 0) from error  # A broker does not name a token.
         except NotOfferedError:
-            return await release_each(lambda one: self.submit(one, timeout_s), request)
+            return await send_instead(lambda one: self.submit(one, timeout_s), request)
 
     async def _try(self, request: Request, timeout_s: float) -> Any:
         loop = asyncio.get_running_loop()

@@ -105,6 +105,9 @@ class Fail(Operation, frozen=True):
     """How long it waits before it is retried; None: as its backoff says."""
     max_attempts: int | None = None
     """How many failures and lost leases the job may have from now on, if it does not say itself."""
+    snooze: bool = False
+    """It did not fail: it is put off for ``delay_s``, at no cost to its attempts, up to
+    ``MAX_SNOOZES`` times. From then on it is a failure."""
 
 
 class Release(Operation, frozen=True):

@@ -39,6 +39,11 @@ HEARD = 0.0
 """The silence of a worker that was just heard; one object, so that the encoder leaves it out."""
 
 
+MAX_SNOOZES = 100
+"""How often a job is put off at no cost: enough to wait for hours, and a handler that always puts
+its job off is noticed in the end."""
+
+
 class Backoff(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """How long a failed job waits: ``base_s * factor ** (failures - 1)``, at most ``max_s``."""
 
@@ -92,6 +97,8 @@ class JobRecord(
     failures: int = 0
     lost_leases: int = 0
     """With ``failures`` it meets ``max_attempts``; a redrive sets both to zero."""
+    snoozes: int = 0
+    """How often its handler put it off at no cost; a redrive sets it to zero."""
     max_attempts: int | None = None
     """None: what the queue's settings say."""
     backoff: Backoff | None = None

@@ -94,6 +94,11 @@ class Job(Generic[T]):
         return self.record.lost_leases
 
     @property
+    def snoozes(self) -> int:
+        """How often it was put off at no cost, since it was pushed or redriven."""
+        return self.record.snoozes
+
+    @property
     def max_attempts(self) -> int | None:
         """How many failures and lost leases it may have; None: what the settings say."""
         return self.record.max_attempts

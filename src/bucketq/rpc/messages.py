@@ -70,9 +70,9 @@ OFFERED = (
 )
 """Operations that clients may send. The others are used by brokers only."""
 
-ADDED = ("release_many", "parts", "withdraw", "unique", "expiry")
+ADDED = ("release_many", "parts", "withdraw", "unique", "expiry", "snooze")
 """Features that the first brokers did not have, by their names on the wire: operations, that a
-large message may come in parts, unique jobs, and jobs that expire."""
+large message may come in parts, and what jobs may be: unique, expiring, put off."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

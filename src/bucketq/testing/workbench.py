@@ -40,7 +40,7 @@ from bucketq.store.url import open_store
 from bucketq.testing.inline_worker import InlineWorker, Ran
 from bucketq.testing.schedule_stops import ScheduleStops
 from bucketq.worker.declared_schedules import DeclaredSchedules
-from bucketq.worker.handler_exceptions import GiveUp, Retry
+from bucketq.worker.handler_exceptions import GiveUp, Retry, Snooze
 from bucketq.worker.handlers import Handler, Handlers
 from bucketq.worker.worker import Worker
 
@@ -221,8 +221,8 @@ class Workbench:
             kinds: The kinds to work on; by default all that have handlers.
             limit: Stop after so many attempts.
             timeout_s: An upper limit for the timeouts of handlers that have one.
-            raise_errors: Raise the first error of a handler, once its job is settled. ``Retry``
-                and ``GiveUp`` are not errors.
+            raise_errors: Raise the first error of a handler, once its job is settled. ``Retry``,
+                ``Snooze`` and ``GiveUp`` are not errors.
 
         Returns:
             Every attempt and how it ended, in order.
@@ -341,12 +341,12 @@ def _shortened(handlers: dict[str, Handler], limit_s: float | None) -> dict[str,
 
 
 def _raise_error(ran: Ran, *, also_plain: bool) -> None:
-    """Raise what a handler raised, unless it is ``Retry`` or ``GiveUp``.
+    """Raise what a handler raised, unless it is ``Retry``, ``Snooze`` or ``GiveUp``.
 
     An exception that is not an ``Exception`` is always raised, because it is meant for the test:
     ``pytest.fail``, a timeout of the test, Ctrl-C.
     """
-    if ran.error is None or isinstance(ran.error, Retry | GiveUp):
+    if ran.error is None or isinstance(ran.error, Retry | Snooze | GiveUp):
         return
     if also_plain or not isinstance(ran.error, Exception):
         raise ran.error

@@ -22,20 +22,22 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, PayloadTooLargeError, RejectedError
 from bucketq.model.effects.retry_delay import delay_after_failure
-from bucketq.model.records import Progress
+from bucketq.model.records import MAX_SNOOZES, Progress
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.failure import describe, unkept
-from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Snooze, UnfitPayload
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runners.runner import Handling, Runner
 from bucketq.worker.settling import Settling, Unsettled
 
 Stop = Literal["lost", "silent", "cancel", "timeout", "hurry"]
-End = Literal["done", "retried", "dead", "cancelled", "released", "lost", "unsettled"]
+End = Literal["done", "retried", "dead", "cancelled", "released", "snoozed", "lost", "unsettled"]
 """The outcome of an attempt."""
 
+_ENDS: dict[str, End] = {"queued": "retried", "dead": "dead"}
+"""The outcome of a failed attempt, by the status of its job."""
 _STOP_S = 1.0
 """How long a stopped handler may continue before its job is settled regardless: long enough for
 ``finally`` blocks, and short beside a lease, which another worker may get right after."""
@@ -197,9 +199,10 @@ class Attempt:
             error = handling.exception()
             if error is None:
                 return await self._complete(handling.result())
-            if self.stopped is None:
-                return await self._fail(error)
-            return await self._settle_stopped()
+            if self.stopped is not None:
+                return await self._settle_stopped()
+            snooze = error if isinstance(error, Snooze) else None
+            return await (self._fail(error) if snooze is None else self._snooze(snooze))
         except (Unsettled, RejectedError) as error:
             # Rejected: the store or broker rejects this worker.
             return Ended("unsettled", error)
@@ -279,6 +282,16 @@ class Attempt:
             return Ended("lost")
         return Ended("cancelled" if self.stopped == "cancel" else "released")
 
+    async def _snooze(self, snooze: Snooze) -> Ended:
+        counted = self.job.record.snoozes
+        text = describe(snooze, self._settling.settings.max_error_bytes)
+        status = await self._settling.snooze(
+            self.job, snooze.delay_s, text, self.handler.max_attempts
+        )
+        if status == "queued":
+            return Ended("retried" if counted >= MAX_SNOOZES else "snoozed", snooze)
+        return Ended("lost" if status is None else _ENDS.get(status, "cancelled"), snooze)
+
     async def _fail(self, error: BaseException | None, text: str = "") -> Ended:
         if not text and error is not None:
             text = describe(error, self._settling.settings.max_error_bytes)
@@ -291,8 +304,7 @@ class Attempt:
         )
         if status is None:
             return Ended("lost", error)
-        ends: dict[str, End] = {"queued": "retried", "dead": "dead"}
-        return Ended(ends.get(status, "cancelled"), error)
+        return Ended(_ENDS.get(status, "cancelled"), error)
 
     def _delay_s(self, error: BaseException | None) -> float | None:
         """The delay before the next attempt; None leaves it to the queue."""
@@ -308,7 +320,7 @@ class Attempt:
 
 def is_expected(error: BaseException | None) -> bool:
     """Whether a handler raised the error on purpose, to decide what happens to its job."""
-    return isinstance(error, Retry | GiveUp | UnfitPayload)
+    return isinstance(error, Retry | Snooze | GiveUp | UnfitPayload)
 
 
 def _encoded(result: Any) -> Any:

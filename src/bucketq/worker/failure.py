@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from bucketq.errors import PayloadTooLargeError
-from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Snooze, UnfitPayload
 
 _CUT = "[...]\n"
 _MOST_CAUSES = 5
@@ -18,7 +18,7 @@ def describe(error: BaseException, limit_bytes: int) -> str:
 
     ``Retry``, ``GiveUp`` and the like are recorded by their reason alone.
     """
-    if isinstance(error, Retry | GiveUp | UnfitPayload | HandlerFailed):
+    if isinstance(error, Retry | Snooze | GiveUp | UnfitPayload | HandlerFailed):
         return _cut(_clean(_words(error) or type(error).__name__), limit_bytes)
     summary = _clean(f"{type(error).__name__}: {_words(error)}".removesuffix(": "))
     lines = _lines(error)

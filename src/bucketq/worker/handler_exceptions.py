@@ -21,6 +21,20 @@ class Retry(Exception):  # noqa: N818 - a request, not an error
         self.delay_s = seconds(delay_s, "delay_s")
 
 
+class Snooze(Exception):  # noqa: N818 - a request, not an error
+    """Put the job off, without using up an attempt: ``raise Snooze(60)``.
+
+    A job can be put off 100 times. From then on it counts as a failure, towards ``max_attempts``.
+    """
+
+    def __init__(
+        self, delay_s: float | timedelta, reason: str = "the handler put the job off"
+    ) -> None:
+        """Run the job again after ``delay_s`` seconds."""
+        super().__init__(reason)
+        self.delay_s = seconds(delay_s, "delay_s")
+
+
 class GiveUp(Exception):  # noqa: N818 - a request, not an error
     """Do not retry the job: it is dead, with the reason, until it is redriven."""
 

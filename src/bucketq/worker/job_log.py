@@ -15,7 +15,7 @@ from bucketq.worker.failure import name_of
 
 _log = logging.getLogger("bucketq.worker")
 
-_QUIET = frozenset({"done", "released", "cancelled"})
+_QUIET = frozenset({"done", "released", "snoozed", "cancelled"})
 """Ends that need no attention."""
 
 

@@ -176,6 +176,19 @@ class Settling:
         except LeaseLostError:
             return None
 
+    async def snooze(
+        self, job: Job[Any], delay_s: float, reason: str, max_attempts: int | None
+    ) -> Status | None:
+        """Put a job off and return its new status; None if the lease was lost."""
+        try:
+            return await self.insist(
+                lambda request: self._queue.snooze(
+                    job, delay_s, reason=reason, max_attempts=max_attempts, request=request
+                )
+            )
+        except LeaseLostError:
+            return None
+
     async def release(self, job: Job[Any]) -> bool:
         """Release a job; False if its lease was lost."""
         return await self._releases.put(job)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.errors import InvalidRequestError, LeaseLostError, UnavailableError
 from bucketq.model.operations import ReleaseMany
 from bucketq.queue.push_options import JobSpec
 from bucketq.rpc.messages import OFFERED, Welcome
@@ -106,3 +106,19 @@ async def test_an_older_broker_is_not_sent_options_that_it_ignores() -> None:
         with pytest.raises(InvalidRequestError, match="does not know jobs that expire: upgrade it"):
             await queue.push("mail", 2, expires_in_s=5)
         assert (await queue.stats()).counts == {"mail": {"queued": 1}}
+
+
+@virtual
+async def test_an_older_broker_is_sent_a_release_instead_of_a_snooze() -> None:
+    realm = Realm()
+    async with realm.serving("host1"), realm.client() as queue:
+        job_id = await queue.push("mail", 0)
+        (job,) = await queue.claim()
+        assert await queue.snooze(job, 60) == "queued"
+        assert await queue.claim() == []
+        await asyncio.sleep(60)
+        (job,) = await queue.claim()
+        assert (job.id, job.attempt, job.failures, job.snoozes) == (job_id, 2, 0, 0)
+        await queue.release(job)
+        with pytest.raises(LeaseLostError):
+            await queue.snooze(job, 60)

@@ -42,7 +42,7 @@ from bucketq.model.operations import (
     Retire,
     Withdraw,
 )
-from bucketq.model.records import BrokerRecord, JobRecord
+from bucketq.model.records import MAX_SNOOZES, BrokerRecord, JobRecord
 from tests.unit.model.reference_expiry import check_expiry, expires_at, has_expired
 from tests.unit.model.reference_operators import OperatorReference
 from tests.unit.model.reference_unique import UniqueReference, period_key
@@ -235,6 +235,7 @@ class Reference(UniqueReference, OperatorReference):
             "expires_at": expires_at(job, now),
             "attempt": 0,
             "failures": 0,
+            "snoozes": 0,
             "lost_leases": 0,
             "cancel_requested": False,
             "errors": (),
@@ -311,6 +312,11 @@ class Reference(UniqueReference, OperatorReference):
 
     def _fail(self, operation: Fail, now: datetime, seen: Seen) -> str:
         row = self._held(operation.job, operation.lease)
+        if operation.snooze and row["snoozes"] < MAX_SNOOZES:
+            row["snoozes"] += 1
+            release = Release(job=row["id"], lease=row["lease"], delay_s=operation.delay_s or 0)
+            self._release(release, now, seen)
+            return str(row["status"])
         row["failures"] += 1
         self._note(row, "failed", operation.error, now)
         backoff = row["backoff"] or self.settings.backoff

@@ -84,7 +84,9 @@ class OperatorReference(BulkReference):
         if operation.limit:
             chosen = chosen[: operation.limit]
         for row in chosen:
-            row.update(status="queued", failures=0, lost_leases=0, run_at=None, finished_at=None)
+            row.update(
+                status="queued", failures=0, lost_leases=0, snoozes=0, run_at=None, finished_at=None
+            )
         return len(chosen)
 
     def _purge(self, operation: Purge, now: datetime, _seen: Seen) -> int:

@@ -262,6 +262,13 @@ class QueueMachine(OperatorRules):
         self.send(Fail(job=lease.job, lease=lease.lease, error=error, retry=retry), by)
 
     @precondition(lambda self: len(self.leases) > 1)
+    @rule(number=pick, by=sender, delay_s=st.sampled_from([None, 0.0, 3.0]))
+    def snooze(self, number: int, by: tuple[str, int], delay_s: float | None) -> None:
+        lease = self.some_lease(number)
+        fail = Fail(job=lease.job, lease=lease.lease, error="", delay_s=delay_s, snooze=True)
+        self.send(fail, by)
+
+    @precondition(lambda self: len(self.leases) > 1)
     @rule(number=pick, by=sender, delay_s=st.sampled_from([0.0, 0.0, 3.0, 50.0]))
     def release(self, number: int, by: tuple[str, int], delay_s: float) -> None:
         lease = self.some_lease(number)

@@ -85,6 +85,7 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.Fail(job="j1", lease="l1", error="later", delay_s=0.0),
     ops.Fail(job="j1", lease="l1", error="later", delay_s=2.5),
     ops.Fail(job="j1", lease="l1", error="later", max_attempts=7),
+    ops.Fail(job="j1", lease="l1", error="not yet", delay_s=60.0, snooze=True),
     ops.Release(job="j1", lease="l1"),
     ops.Release(job="j1", lease="l1", delay_s=2.5),
     ops.Withdraw(session="s1", number=7, secret=SECRET),

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from bucketq.worker.context import Context
-from bucketq.worker.handler_exceptions import GiveUp, Retry
+from bucketq.worker.handler_exceptions import GiveUp, Retry, Snooze
 
 if os.environ.get("BUCKETQ_TEST_BROKEN"):
     raise ImportError("this process is to die before it is ready")
@@ -59,6 +59,8 @@ def die(how: str) -> int:
 def refuse(how: str) -> None:
     if how == "retry":
         raise Retry("later", delay_s=90)
+    if how == "snooze":
+        raise Snooze(60, "not yet")
     if how == "give up":
         raise GiveUp("never")
     raise ValueError(f"bad \udcff {how}")

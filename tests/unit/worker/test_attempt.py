@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from bucketq.errors import AccessDeniedError, StoreRefusedError
 from bucketq.model.records import Backoff
 from bucketq.worker.context import Context
-from bucketq.worker.handler_exceptions import GiveUp, Retry
+from bucketq.worker.handler_exceptions import GiveUp, Retry, Snooze
 from tests.unit.commit.worlds import virtual
 from tests.unit.worker.engine_harness import (
     Recorder,
@@ -146,6 +147,48 @@ async def test_a_retry_meets_the_limit_of_attempts() -> None:
         await queue.push("mail", 0, max_attempts=4)
         engine = await burst(faulty, retry)
         assert ((await only(queue)).status, engine.counters.count("retried")) == ("dead", 3)
+
+
+@virtual
+async def test_a_snoozed_job_comes_back_later_and_has_used_up_no_attempt() -> None:
+    times: list[float] = []
+
+    @handler(max_attempts=1)
+    async def snooze(context: Context) -> str:
+        times.append(asyncio.get_running_loop().time())
+        if context.attempt < 4:
+            raise Snooze(60, "the report is not there yet")
+        return "done"
+
+    async with opened() as (queue, faulty):
+        await queue.push("mail", 0)
+        for _ in range(4):
+            engine = await burst(faulty, snooze)
+            await asyncio.sleep(60)
+        assert engine.counters.count("done") == 1
+        job = await only(queue)
+        assert (job.status, job.result, job.attempt) == ("done", "done", 4)
+        assert (job.snoozes, job.failures, job.lost_leases, job.errors) == (3, 0, 0, ())
+        assert all(later - earlier >= 60 for earlier, later in pairwise(times))
+
+
+@virtual
+async def test_a_job_cannot_be_snoozed_for_ever() -> None:
+    @handler(max_attempts=2)
+    async def snooze() -> None:
+        raise Snooze(timedelta(0), "no report")
+
+    async with opened() as (queue, faulty):
+        await queue.push("mail", 0)
+        engine = await burst(faulty, snooze)
+        job = await only(queue)
+        assert (job.status, job.snoozes, job.failures, job.attempt) == ("dead", 100, 2, 102)
+        reason = "it was put off 100 times, so putting it off again is a failure: no report"
+        assert [failure.error for failure in job.errors] == [reason] * 2
+        ends = {end: engine.counters.count(end) for end in ("snoozed", "retried", "dead")}
+        assert ends == {"snoozed": 100, "retried": 1, "dead": 1}
+        await queue.redrive()
+        assert ((await only(queue)).snoozes, (await only(queue)).failures) == (0, 0)
 
 
 @virtual

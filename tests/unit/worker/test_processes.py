@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bucketq.worker.context import Context
-from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Snooze, UnfitPayload
 from bucketq.worker.handlers import bind
 from bucketq.worker.runners.processes import ProcessDied, ProcessRunner, _Child
 from bucketq.worker.runners.reply import Reply
@@ -93,6 +93,9 @@ async def test_a_process_is_kept_for_the_next_job_and_takes_and_gives_what_json_
     with pytest.raises(Retry, match="later") as again:
         await shop.run("refuse", "retry")
     assert again.value.delay_s == 90
+    with pytest.raises(Snooze, match="not yet") as put_off:
+        await shop.run("refuse", "snooze")
+    assert put_off.value.delay_s == 60
     with pytest.raises(GiveUp, match="never"):
         await shop.run("refuse", "give up")
     with pytest.raises(HandlerFailed) as failed:

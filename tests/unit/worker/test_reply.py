@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bucketq.worker.failure import name_of
-from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Snooze, UnfitPayload
 from bucketq.worker.runners.reply import (
     ENDED,
     Reply,
@@ -35,7 +35,8 @@ def test_a_result_that_cannot_be_encoded_as_json_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "verdict", [GiveUp("never"), UnfitPayload("no number"), Retry("later", delay_s=5)]
+    "verdict",
+    [GiveUp("never"), UnfitPayload("no"), Retry("later", delay_s=5), Snooze(5, "not yet")],
 )
 def test_retry_and_give_up_are_raised_again(verdict: Exception) -> None:
     with pytest.raises(type(verdict), match=str(verdict)) as caught:

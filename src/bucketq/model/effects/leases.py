@@ -36,10 +36,11 @@ from bucketq.model.operations import (
     ReleaseMany,
     Withdraw,
 )
-from bucketq.model.records import HEARD, NOTHING, Failure, JobRecord, Progress
+from bucketq.model.records import HEARD, MAX_SNOOZES, NOTHING, Failure, JobRecord, Progress
 from bucketq.model.state import State
 
 _SECRET_LENGTH = 32  # 128 bits in hexadecimal: leases derived from it cannot be guessed.
+_SNOOZED_OUT = f"it was put off {MAX_SNOOZES} times, so putting it off again is a failure"
 
 
 def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...]:
@@ -178,6 +179,8 @@ def fail(state: State, operation: Fail, now: datetime) -> str:
     """Record a failure; the job is retried later, or is dead."""
     job = _held(state, operation.job, operation.lease)
     check.text(operation.error, "error")
+    if operation.snooze and job.snoozes < MAX_SNOOZES:
+        return _snooze(state, job, operation.delay_s or 0.0, now)
     limit = job.max_attempts
     if operation.max_attempts is not None:
         check.max_attempts(operation.max_attempts)
@@ -187,13 +190,24 @@ def fail(state: State, operation: Fail, now: datetime) -> str:
     if operation.delay_s is not None:
         check.delay(operation.delay_s)
         delay = timedelta(seconds=operation.delay_s)
+    error = operation.error
+    if operation.snooze:
+        error = f"{_SNOOZED_OUT}: {error}".removesuffix(": ")
     return _end_attempt(
         state,
-        _with_error(state, failed, "failed", operation.error, now),
+        _with_error(state, failed, "failed", error, now),
         now,
         run_at=now + delay if delay else None,
         give_up=not operation.retry,
     )
+
+
+def _snooze(state: State, job: JobRecord, delay_s: float, now: datetime) -> str:
+    """Put a job off, at no cost to its attempts."""
+    check.delay(delay_s)
+    run_at = now + timedelta(seconds=delay_s) if delay_s else None
+    snoozed = replace(job, snoozes=job.snoozes + 1)
+    return _end_attempt(state, snoozed, now, run_at=run_at, costs=False)
 
 
 def release(state: State, operation: Release, now: datetime) -> None:

@@ -51,9 +51,8 @@ def redrive(state: State, operation: Redrive, _now: datetime) -> int:
     found = _dead(state, operation.jobs, operation.kinds)
     chosen = list(islice(found, operation.limit or None))
     for job in chosen:
-        state.put_job(
-            replace(job, status="queued", failures=0, lost_leases=0, run_at=None, finished_at=None)
-        )
+        fresh = replace(job, failures=0, lost_leases=0, snoozes=0)
+        state.put_job(replace(fresh, status="queued", run_at=None, finished_at=None))
     return len(chosen)
 
 

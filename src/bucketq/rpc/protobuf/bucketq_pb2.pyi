@@ -153,20 +153,22 @@ class CompleteMany(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[Complete, _Mapping]]] = ...) -> None: ...
 
 class Fail(_message.Message):
-    __slots__ = ("job", "lease", "error", "give_up", "delay_s", "max_attempts")
+    __slots__ = ("job", "lease", "error", "give_up", "delay_s", "max_attempts", "snooze")
     JOB_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     GIVE_UP_FIELD_NUMBER: _ClassVar[int]
     DELAY_S_FIELD_NUMBER: _ClassVar[int]
     MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    SNOOZE_FIELD_NUMBER: _ClassVar[int]
     job: str
     lease: str
     error: str
     give_up: bool
     delay_s: float
     max_attempts: int
-    def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ..., error: _Optional[str] = ..., give_up: _Optional[bool] = ..., delay_s: _Optional[float] = ..., max_attempts: _Optional[int] = ...) -> None: ...
+    snooze: bool
+    def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ..., error: _Optional[str] = ..., give_up: _Optional[bool] = ..., delay_s: _Optional[float] = ..., max_attempts: _Optional[int] = ..., snooze: _Optional[bool] = ...) -> None: ...
 
 class Release(_message.Message):
     __slots__ = ("job", "lease", "delay_s")

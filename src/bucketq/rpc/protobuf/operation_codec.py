@@ -104,6 +104,8 @@ def _write_fail(sent: pb.Fail, operation: Fail) -> int:
         sent.delay_s = operation.delay_s
     if operation.max_attempts is not None:
         sent.max_attempts = operation.max_attempts
+    if operation.snooze:
+        sent.snooze = True
     return ITEM_BYTES + len(operation.error)
 
 
@@ -115,6 +117,7 @@ def _read_fail(sent: pb.Fail) -> Fail:
         retry=not sent.give_up,
         delay_s=sent.delay_s if sent.HasField("delay_s") else None,
         max_attempts=sent.max_attempts if sent.HasField("max_attempts") else None,
+        snooze=sent.snooze,
     )
 
 

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from bucketq.queue import payload as payloads
 from bucketq.worker.failure import describe, unkept
-from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
+from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Snooze, UnfitPayload
 
 ENDED = "the process that ran the handler"
 """The start of the error if a process ended before its handler."""
@@ -24,7 +24,7 @@ _LIMIT_BYTES = 1 << 20
 class Reply(Struct, frozen=True, omit_defaults=True):
     """The outcome of a handler."""
 
-    kind: Literal["done", "failed", "unfit", "retry", "give up"]
+    kind: Literal["done", "failed", "unfit", "retry", "snooze", "give up"]
     result: Raw = Raw(b"null")
     is_bytes: bool = False
     text: str = ""
@@ -48,6 +48,8 @@ def reply_failed(error: BaseException) -> Reply:
         return Reply("unfit", text=str(error))
     if isinstance(error, Retry):
         return Reply("retry", text=str(error), delay_s=error.delay_s)
+    if isinstance(error, Snooze):
+        return Reply("snooze", text=str(error), delay_s=error.delay_s)
     if isinstance(error, GiveUp):
         return Reply("give up", text=str(error))
     return Reply("failed", text=describe(error, _LIMIT_BYTES), error=type(error).__name__)
@@ -61,6 +63,8 @@ def value_of(reply: Reply) -> Any:
         raise UnfitPayload(reply.text)
     if reply.kind == "retry":
         raise Retry(reply.text, delay_s=reply.delay_s)
+    if reply.kind == "snooze":
+        raise Snooze(reply.delay_s, reply.text)
     if reply.kind == "give up":
         raise GiveUp(reply.text)
     encoding: Literal["base64"] | None = "base64" if reply.is_bytes else None
