@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from bucketq.codec import Document
+from tests.compat.adopted_rows import adopted_segment
 from tests.compat.expiring_rows import expiring_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_segment
@@ -46,6 +47,8 @@ def files() -> dict[Path, bytes]:
     found[segment_path(record.id, "unique")] = body
     record, body = expiring_segment()
     found[segment_path(record.id, "expiring")] = body
+    record, body = adopted_segment()
+    found[segment_path(record.id, "adopted")] = body
     return found | {segment_path(name): body for name, body in vectors().items()}
 
 

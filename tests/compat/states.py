@@ -25,6 +25,7 @@ from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
+from tests.compat.adopted_rows import adopted
 from tests.compat.expiring_rows import expiring
 from tests.compat.golden_file import Golden
 from tests.compat.pushed_jobs import PUSH
@@ -441,4 +442,5 @@ FILES = {
     "scheduled": Golden(lambda: add_schedules(full(schedules=SCHEDULES)), "commit-42", 2),
     "unique": Golden(unique, "commit-1", 2),
     "expiring": Golden(expiring, "commit-1", 2),
+    "adopted": Golden(adopted, "commit-1", 2),
 }

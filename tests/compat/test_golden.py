@@ -19,6 +19,7 @@ from bucketq.codec.segment_file import (
     segment_row,
     split_block,
 )
+from bucketq.errors import JobNotFoundError
 from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.operations import (
@@ -48,6 +49,7 @@ from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord
 from bucketq.model.transitions import apply
 from tests.compat import regenerate
+from tests.compat.adopted_rows import adopted_ids, adopted_segment
 from tests.compat.expiring_rows import expiring_at, expiring_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_at, unique_segment
@@ -206,6 +208,17 @@ def test_the_lines_of_a_golden_push_are_jobs_that_wait() -> None:
     assert found["new-5"].run_at == datetime(2024, 5, 18, 6, 43, 20, tzinfo=UTC)
 
 
+def test_the_jobs_of_a_golden_bulk_write_are_found_by_their_ids() -> None:
+    deep = DeepState(decode(golden("adopted"), "adopted.json").state)
+    record, body = adopted_segment()
+    assert regenerate.segment_path(record.id, "adopted").read_bytes() == body, HOW
+    deep.memory.bodies[record.id] = body
+    first, second, third = adopted_ids()
+    found = {job: deep.apply(Request(Get(job=job)), unique_at(0)) for job in (first, third)}
+    assert {job: each.result().seq for job, each in found.items()} == {first: 5, third: 7}
+    assert isinstance(deep.apply(Request(Get(job=second)), unique_at(0)).error, JobNotFoundError)
+
+
 def test_unique_names_of_a_golden_queue_are_found() -> None:
     deep = DeepState(decode(golden("unique"), "unique.json").state)
     record, body = unique_segment()
@@ -243,7 +256,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del bulk["consumers"][0]["news"]
     limited = json.loads(golden("batch-limit"))["consumers"]
     del limited[0]["news"]
-    deep_ones = ("deep", "pushed", "expiring")
+    deep_ones = ("deep", "pushed", "expiring", "adopted")
     entries = [e for name in deep_ones for e in json.loads(golden(name))["segments"]]
     for entry in entries:
         entry.pop("news", None)

@@ -31,7 +31,7 @@ from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, 
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import FEATURE as SCHEDULES
 from bucketq.model.schedules import ScheduleRecord
-from bucketq.model.segments import SegmentRecord
+from bucketq.model.segments import CONSECUTIVE, SegmentRecord
 from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
@@ -305,6 +305,10 @@ def _build(found: _ObjectFields) -> State:
         raise ValueError(f"it has a history, and does not require {FEATURE!r}")
     if found.schedules and found.requires and SCHEDULES not in found.requires:
         raise ValueError(f"it has schedules, and does not require {SCHEDULES!r}")
+    if any(each.first_id for each in found.segments) and CONSECUTIVE not in found.requires:
+        raise ValueError(
+            f"a segment has a first_id, and the object does not require {CONSECUTIVE!r}"
+        )
     check_history(found.since, found.version, found.changes, found.heads)
     check_segments(found.segments, found.next_seq)
     check_sessions(found.sessions)

@@ -9,7 +9,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 FORMAT = 2
 """The newest format that this code knows. A newer one is refused, an older one is read. An object
 is written in format 1 until it uses something that older code must not ignore."""
-REQUIRED = frozenset({"segments", "reservations", "history", "schedules", "unique", "expiry"})
+REQUIRED = frozenset(
+    {"segments", "reservations", "consecutive-ids", "history", "schedules", "unique", "expiry"}
+)
 """What an object of format 2 may require of its readers, as far as this code knows it."""
 
 OPENINGS = {

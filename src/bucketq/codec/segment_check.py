@@ -28,6 +28,7 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.errors import CorruptStateError
 from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.job_ids import distance
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segments import (
     Block,
@@ -155,7 +156,11 @@ class _Check:
     ) -> None:
         if seqs is not None and (position >= len(seqs) or seqs[position] != fields.seq):
             self._note(f"the row at position {position} has another number than its segment says")
-        if ids is not None and position not in ids.find(hash_id(fields.id)):
+        if first := self._record.first_id:
+            is_found = distance(first, fields.id) == position
+        else:
+            is_found = ids is None or position in ids.find(hash_id(fields.id))
+        if not is_found:
             self._note(f"the row at position {position} cannot be found by its id {fields.id}")
         if ids is not None and fields.unique is not None:
             name = unique_name(fields.kind, fields.unique)

@@ -16,7 +16,8 @@ The index names the blocks with jobs that expire, and when; the entry in the que
 the next one of the segment does.
 
 A job with a unique name has a second hash, of its kind and that name. So a segment has such jobs if
-it has more hashes than rows.
+it has more hashes than rows. A segment that was written by a bulk write, and is one run of jobs
+whose ids follow each other, has no hashes: its entry has the first id.
 
 The bytes of a segment depend on its rows alone, so that two processes that write the same rows
 write the same bytes. The rows of a large push are written before it is committed. So their lines
@@ -30,7 +31,7 @@ import re
 from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -64,6 +65,10 @@ from bucketq.model.segments import (
 SEGMENT_BYTES = 8 << 20
 """A segment holds at most this many bytes of rows, or one row: a PUT of it takes about a second on
 the slowest stores, and a queue of 10 million small jobs has about 300."""
+_DIGEST_LENGTH = 16
+"""64 bits: segments of one version or reservation are few. Those of a bulk write are named by
+SHA-256, for which processors have instructions: it is twice as fast as BLAKE2, and a tenth of the
+time that a row takes."""
 _ID = re.compile(r"(?:r[0-9]{20}-[0-9a-f]{16}|[0-9]{20})-[0-9a-f]{16}")
 """A digest of the bytes, after the last version that may introduce it or a reservation."""
 _STEP_ROWS = 512
@@ -111,12 +116,18 @@ class EncodedSegment(Struct, frozen=True):
     """The number of the row at each position."""
     bounds: tuple[int, int]
     """The lowest and the highest of them."""
+    first_id: str = ""
+    """The id of its first row, if it has no hashes because all ids follow from this one."""
 
     def record(self, until: int | str, at: datetime) -> SegmentRecord:
         """Return the entry of a segment that is introduced up to a version, or by an adoption."""
-        name = until if isinstance(until, str) else f"{until:020d}"
+        if isinstance(until, str):
+            name = f"{until}-{sha256(self.body).hexdigest()[:_DIGEST_LENGTH]}"
+        else:
+            digest = blake2b(self.body, digest_size=_DIGEST_LENGTH // 2)
+            name = f"{until:020d}-{digest.hexdigest()}"
         return SegmentRecord(
-            id=f"{name}-{blake2b(self.body, digest_size=8).hexdigest()}",
+            id=name,
             cls=self.cls,
             seq=self.bounds[0],
             last=self.bounds[1],
@@ -127,6 +138,7 @@ class EncodedSegment(Struct, frozen=True):
             crc32=f"{self.crc:08x}",
             at=at,
             expires_at=min((each.first for each in self.index.expiries), default=None),
+            first_id=self.first_id,
         )
 
 
@@ -177,9 +189,14 @@ def sort_rows(cls: SegmentClass, rows: Iterable[SegmentRow]) -> list[SegmentRow]
     return sorted(rows, key=lambda row: order_of(cls, row.fields))
 
 
-def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegment:
-    """Encode rows that are sorted, at least one."""
-    steps = encode_in_steps(cls, rows)
+def encode_segment(
+    cls: SegmentClass, rows: Sequence[SegmentRow], first_id: str = ""
+) -> EncodedSegment:
+    """Encode rows that are sorted, at least one.
+
+    ``first_id`` says that they are one run of jobs whose ids follow each other from this one on.
+    """
+    steps = encode_in_steps(cls, rows, first_id)
     while True:
         try:
             next(steps)
@@ -188,11 +205,11 @@ def encode_segment(cls: SegmentClass, rows: Sequence[SegmentRow]) -> EncodedSegm
 
 
 def encode_in_steps(
-    cls: SegmentClass, rows: Sequence[SegmentRow]
+    cls: SegmentClass, rows: Sequence[SegmentRow], first_id: str = ""
 ) -> Generator[None, None, EncodedSegment]:
-    """Encode rows that are sorted, at least one; others may have a turn after each step."""
+    """Encode rows as ``encode_segment`` does; others may have a turn after each step."""
     hashes = list[tuple[int, int]]()
-    for start in range(0, len(rows), _STEP_ROWS):
+    for start in range(0, 0 if first_id else len(rows), _STEP_ROWS):
         hashes += _hash_rows(rows[start : start + _STEP_ROWS], start)
         yield
     hashes.sort()
@@ -224,7 +241,7 @@ def encode_in_steps(
     yield
     seqs = array("Q", [row.fields.seq for row in rows])
     ids = SegmentIds(array("Q", [each for each, _ in hashes]), array("I", [at for _, at in hashes]))
-    return join_segment([lines], seqs, ids, fields, (min(seqs), max(seqs)))
+    return join_segment([lines], seqs, ids, fields, (min(seqs), max(seqs)), first_id)
 
 
 def join_segment(
@@ -233,11 +250,12 @@ def join_segment(
     ids: SegmentIds,
     fields: IndexFields,
     bounds: tuple[int, int],
+    first_id: str = "",
 ) -> EncodedSegment:
     """Make a segment of the lines of its rows and of what was found out about them.
 
     The lines may be in several pieces. ``fields`` lack only what follows from the numbers and the
-    ids; ``bounds`` are the lowest and the highest number.
+    ids; ``bounds`` are the lowest and the highest number. With a ``first_id`` there are no ``ids``.
     """
     seqs_text, ids_text = encode_arrays(seqs), encode_arrays(ids.hashes, ids.positions)
     fields.seqs = (len(seqs_text), f"{crc32(seqs_text):08x}")
@@ -252,6 +270,7 @@ def join_segment(
         crc=crc32(text),
         seqs=seqs,
         bounds=bounds,
+        first_id=first_id,
     )
 
 

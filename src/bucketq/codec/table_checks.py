@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from bucketq.codec.deletion_vector import is_vector_id
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.model.history import ChangeRecord, CopyRecord
+from bucketq.model.job_ids import made_at
 from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import ScheduleRecord
@@ -59,6 +60,8 @@ def check_segments(segments: list[SegmentRecord], next_seq: int) -> None:
         pushed = segment.pushed
         if segment.base < 0 or (segment.base > 0) is (pushed is None):
             raise ValueError(f"{place} has a base without a time, or a time without a base")
+        if segment.first_id and (segment.cls != "ready" or made_at(segment.first_id) is None):
+            raise ValueError(f"{place} has a first_id that no request makes")
         if segment.at.tzinfo is None or (pushed is not None and pushed.at.tzinfo is None):
             raise ValueError(f"{place} has a time without a zone")
 

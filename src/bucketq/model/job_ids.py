@@ -87,6 +87,14 @@ def is_made_by(made: frozenset[str], job: str) -> bool:
     return job[TIME_LENGTH:-4] in made
 
 
+def distance(first: str, job: str) -> int | None:
+    """Return how many ids a request makes after ``first`` until it makes ``job``; None: never."""
+    if job[:TIME_LENGTH] != first[:TIME_LENGTH] or len(job) != ID_LENGTH:
+        return None
+    number, start = number_of(job[TIME_LENGTH:]), number_of(first[TIME_LENGTH:])
+    return None if number is None or start is None else (number - start) % _HASHES
+
+
 def made_at(job: str) -> int | None:
     """Return when the request of a job was made, in milliseconds; None: its id is a user's own."""
     if len(job) != ID_LENGTH or number_of(job) is None:

@@ -34,6 +34,10 @@ JOB_CLASSES: tuple[SegmentClass, ...] = ("ready", "later", "dead")
 _FEW_RUNS = 16
 """If runs have so many rows on average, merging them is faster than sorting all rows."""
 
+CONSECUTIVE = "consecutive-ids"
+"""What an object requires of its readers if a segment has a ``first_id``: others would not find its
+jobs by their ids."""
+
 HASH_BYTES = 8
 """The length of the hash of an id, by which a segment finds a row."""
 
@@ -86,6 +90,9 @@ class SegmentRecord(
     pushed_at: datetime | None = None
     expires_at: datetime | None = None
     """No job of it expires before this; None: none does."""
+    first_id: str = ""
+    """The id of its first row, if it is one run of a push whose ids follow each other: then a row
+    is found by the distance of its id, and the line of hashes is empty."""
 
     @property
     def order(self) -> tuple[str, int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.request_ids import RequestId
 from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
-from bucketq.errors import CorruptStateError, RejectedError
+from bucketq.errors import CorruptStateError, InvalidRequestError, JobNotFoundError, RejectedError
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Request
 from bucketq.model.reservations import RenewReservation
@@ -56,6 +58,60 @@ class Bulk(Deep):
 async def _submit_nothing(_request: Request) -> None:
     message = "a sweep commits nothing"
     raise AssertionError(message)
+
+
+async def _put_consecutive(
+    deep: Bulk, bulk: BulkWrite, reservation: Reservation, kinds: str, first: str = ""
+) -> tuple[list[str], SegmentRecord]:
+    """Put a job of each kind, with ids that a request makes; ``first`` is another first id."""
+    ids = [*islice(RequestId("01M7F5B2YZ8Q4X1VJ6T3N9KDAE", 3).job_ids(), len(kinds))]
+    jobs = [
+        NewJob(id=each, kind=kind, payload=Raw(b"1")) for each, kind in zip(ids, kinds, strict=True)
+    ]
+    rows = sort_rows("ready", [pushed_row(job, n) for n, job in enumerate(jobs)])
+    encoded = encode_segment("ready", rows, first or ids[0])
+    return ids, await put_reserved(bulk.folder, reservation, encoded, deep.clock)
+
+
+def test_jobs_whose_ids_follow_each_other_are_found_without_hashes() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        async with deep.writing() as bulk:
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            ids, record = await _put_consecutive(deep, bulk, reservation, "k" * 2000)
+            assert await bulk.adopt(reservation, "w", 0, [record])
+        assert "consecutive-ids" in (await deep.head()).requires
+        async with deep.open(GroupCommitter) as queue:
+            assert [job.id for job in await queue.claim(limit=3)] == ids[:3]
+            for place in (3, 1023, 1024, 1999):
+                job = await queue.get(ids[place])
+                assert (job.id, job.status) == (ids[place], "queued")
+            assert (await queue.push("k", 1, id=ids[1500])).duplicate
+            assert await queue.cancel(ids[1500]) == "cancelled"
+            before, after = RequestId("01M7F5B2YZ8Q4X1VJ6T3N9KDAE", 3), ids[7].lower()
+            for other in (before.job_id(2000), before.job_id(-1), after, "9" * 26, ids[7] + "0"):
+                with pytest.raises(JobNotFoundError):
+                    await queue.get(other)
+                assert not (await queue.push("k", 1, id=other)).duplicate
+
+    run(main)
+
+
+@pytest.mark.parametrize(("kinds", "first"), [("kkk", "job-1"), ("klk", "")])
+def test_a_first_id_that_says_nothing_about_the_others_is_refused(kinds: str, first: str) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        async with deep.writing() as bulk:
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            _, record = await _put_consecutive(deep, bulk, reservation, kinds, first)
+            with pytest.raises(InvalidRequestError, match="cannot have a first_id"):
+                await bulk.adopt(reservation, "w", 0, [record])
+
+    run(main)
 
 
 def test_a_bulk_write_is_one_commit_and_is_claimed_in_order() -> None:

@@ -15,6 +15,7 @@ from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check, history
 from bucketq.model.effects.pushes import check_room, is_published, move_writer
 from bucketq.model.effects.segment_changes import FORMAT
+from bucketq.model.job_ids import made_at
 from bucketq.model.operations import Request
 from bucketq.model.reservations import (
     NAME,
@@ -26,7 +27,7 @@ from bucketq.model.reservations import (
     Reserve,
     reservation_of,
 )
-from bucketq.model.segments import SegmentRecord, WrittenSegment
+from bucketq.model.segments import CONSECUTIVE, WrittenSegment
 from bucketq.model.state import State
 
 REQUIRED = "reservations"
@@ -99,8 +100,8 @@ def adopt(state: State, operation: Adopt, now: datetime, request: Request) -> bo
     if [each.record for each in segments] != list(operation.segments):
         message = f"the segments of {operation.reservation} were not read before they are adopted"
         raise AssertionError(message)
-    for record in operation.segments:
-        _check_entry(operation, record)
+    for segment in segments:
+        _check_entry(operation, segment)
     if any(segment.index.has_unique for segment in segments):
         raise InvalidRequestError(
             "segments with unique jobs cannot be adopted, because their names are not compared "
@@ -136,6 +137,8 @@ def _name(state: State, segment: WrittenSegment, now: datetime) -> None:
     entry = replace(record, seq=base, last=last, base=base, pushed_at=now)
     state.add_segment(entry, segment.index)
     state.requires["segments"] = None
+    if record.first_id:
+        state.requires[CONSECUTIVE] = None
     state.changes.append(("segments", record.id))
     state.next_seq = last + 1
 
@@ -163,8 +166,9 @@ def _listed(state: State, reservation: str) -> ReservationRecord:
     return found
 
 
-def _check_entry(operation: Adopt, record: SegmentRecord) -> None:
+def _check_entry(operation: Adopt, segment: WrittenSegment) -> None:
     """Check what the index of a segment does not say."""
+    record = segment.record
     reserved = reservation_of(record.id)
     if reserved is None or reserved[0] != operation.reservation:
         raise InvalidRequestError(
@@ -174,3 +178,8 @@ def _check_entry(operation: Adopt, record: SegmentRecord) -> None:
     is_numbered = (record.seq, record.last) == (0, record.rows - 1)
     if record.cls not in ("ready", "later") or not is_whole or not is_numbered:
         raise InvalidRequestError(f"segment {record.id} is not one of a push")
+    if record.first_id and (made_at(record.first_id) is None or len(segment.index.runs) != 1):
+        raise InvalidRequestError(
+            f"segment {record.id} cannot have a first_id: that is for one run of jobs with ids "
+            "that were made one after the other"
+        )

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 from bucketq.errors import UnavailableError
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.segment_reads import NothingRead, SegmentCache
+from bucketq.model.job_ids import distance
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
 from bucketq.model.segments import (
     JOB_CLASSES,
@@ -386,6 +387,9 @@ class ColdRows:
         hashes = [(row_id, hash_id(row_id)) for row_id in ids]
         missing, found = list[SegmentPart](), list[tuple[str, Place, SegmentIndex]]()
         for segment, index in indexes:
+            if segment.record.first_id:
+                found += [(*each, index) for each in _places_by_distance(ids, segment)]
+                continue
             known = self.cache.ids(segment.record)
             if known is None:
                 missing.append(SegmentPart(segment.record, "ids"))
@@ -410,6 +414,15 @@ class ColdRows:
                 missing[segment.record.id, block.start] = SegmentPart(segment.record, block)
         if missing:
             raise ColdRowsNeededError(list(missing.values()))
+
+
+def _places_by_distance(ids: Collection[str], segment: Segment) -> Iterator[tuple[str, Place]]:
+    """Yield the places of rows in a segment whose ids follow each other."""
+    record = segment.record
+    for row_id in ids:
+        position = distance(record.first_id, row_id)
+        if position is not None and position < record.rows and position not in segment.gone:
+            yield row_id, Place(segment, position)
 
 
 def _live(rows: Iterator[tuple[int, int]], gone: Gone) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Encoded rows as columns, and segments made of them without a Python object for each row.
 
 ``encode_columns`` makes the same bytes as ``segment_file.encode_segment``, for rows of a push that
-can be claimed at once.
+can be claimed at once. Their ids follow each other, so that a segment of one run has no hashes.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ def size_of(rows: Sequence[RowColumns]) -> int:
 def encode_columns(rows: Sequence[RowColumns]) -> EncodedSegment:
     """Encode rows, at least one, as a segment; they are numbered from 0 on in their order."""
     kinds, runs, seqs = _sort(rows)
-    hashes = np.concatenate([_hashes(each.ids) for each in rows])
+    first_id, hashes = "", np.array([], np.uint64)
     if len(runs) == 1:
-        lines = [*_lines(rows)]
+        lines, first_id = [*_lines(rows)], rows[0].ids[0].as_py().decode()
     else:
+        hashes = np.concatenate([_hashes(each.ids) for each in rows])[seqs]
         openings = pa.concat_arrays([each.openings for each in rows]).take(pa.array(seqs))
         lines = [join_texts(openings, _endings(b"", len(seqs)).take(pa.array(seqs)))]
-        hashes = hashes[seqs]
     pieces = [*map(_buffer, lines)]
     ends = np.cumsum(np.concatenate([np.diff(_offsets(each)) for each in lines])).tolist()
     places = _sorted_places(hashes)
@@ -118,6 +118,7 @@ def encode_columns(rows: Sequence[RowColumns]) -> EncodedSegment:
         SegmentIds(_array("Q", hashes[places]), _array("I", places)),
         IndexFields(cls="ready", kinds=kinds, runs=runs, blocks=measure_blocks(pieces, ends)),
         (0, len(seqs) - 1),
+        first_id,
     )
 
 

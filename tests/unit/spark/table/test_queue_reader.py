@@ -275,7 +275,9 @@ def test_a_queue_that_has_moved_on_must_be_read_again(
         path.unlink()
     with pytest.raises(UnavailableError, match=r"the queue has moved on.*read it again"):
         rows(url, parts)
-    assert len(read_deep(url)) == len(deep.snapshot().jobs)
+    # Finished jobs may be archived at any moment.
+    unfinished = [row for row in read_deep(url) if row["status"] != "done"]
+    assert len(unfinished) == sum(job.status != "done" for job in deep.snapshot().jobs) > 0
 
 
 def test_an_executor_without_access_says_what_it_needs(
