@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from zlib import crc32
 
 import msgspec
@@ -62,6 +62,13 @@ def segment_key(key: str, incarnation: str, segment_id: str) -> str:
     """
     suffix = "" if not segment_id or is_vector_id(segment_id) else ".jsonl"
     return f"{folder_of('', key)}segments/{incarnation}/{segment_id}{suffix}"
+
+
+def _digest(until: str, body: bytes) -> str:
+    """Return the digest in the name of a segment; those under a reservation have another."""
+    if until.startswith("r"):
+        return sha256(body).hexdigest()[:16]
+    return blake2b(body, digest_size=8).hexdigest()
 
 
 class SegmentTracker:
@@ -163,7 +170,7 @@ class SegmentTracker:
             self._sweepers.add(commit.writer)
             problem = self._named_again(**match.groupdict())
             return (LEFT_OVER, f"{who}: {problem}") if problem else None
-        if blake2b(commit.body, digest_size=8).hexdigest() != match["digest"]:
+        if _digest(match["until"], commit.body) != match["digest"]:
             return SAME_BYTES, f"{who}: its bytes are not those that its name says"
         if self._put.get(commit.key, commit.body) != commit.body:
             return SAME_BYTES, f"{who}: it had other bytes before"
