@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.errors import AccessDeniedError, InvalidRequestError, UnavailableError
-from bucketq.model.effects.access import find_token, may, right_of
+from bucketq.model.effects.access import find_token, missing_right
 from bucketq.model.state import State
 from bucketq.model.tokens import parse_token, token_digest
 from bucketq.rpc.credentials import NONCE_BYTES, broker_proof
@@ -140,7 +140,7 @@ def refusal(
     record = find_token(state, shown.id, now)
     if record is None or record.digest != shown.digest:
         return AccessDeniedError(_INVALID)
-    if not may(record.rights, operation):
-        message = f"token {shown.id} lacks the right {right_of(operation)!r}: ask for another"
+    if (missing := missing_right(record.rights, operation)) is not None:
+        message = f"token {shown.id} lacks the right {missing!r}: ask for another"
         return AccessDeniedError(message)
     return None

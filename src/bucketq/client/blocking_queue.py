@@ -201,12 +201,27 @@ class BlockingQueue(Generic[T]):
         """
         return self._call(self._queue.heartbeat, jobs, progress=progress)
 
-    def complete(self, job: Held[T], result: Any = None, *, request: str | None = None) -> None:
-        """Finish a job, with an optional result."""
-        return self._call(self._queue.complete, job, result, request=request)
+    def complete(
+        self,
+        job: Held[T],
+        result: Any = None,
+        *,
+        push: Iterable[JobSpec[Any]] = (),
+        request: str | None = None,
+    ) -> list[JobId]:
+        """Finish a job, with an optional result; return the ids of the jobs that it pushes.
+
+        The jobs in ``push`` are added in the same commit: they exist if and only if this job was
+        completed. At most 1,000, with 1 MiB of payloads together; a full queue takes them too. One
+        whose key, unique name or id is taken is not added.
+        """
+        return self._call(self._queue.complete, job, result, push=push, request=request)
 
     def complete_many(
-        self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
+        self,
+        jobs: Iterable[Held[T] | tuple[Held[T], Any] | tuple[Held[T], Any, tuple[NewJob, ...]]],
+        *,
+        request: str | None = None,
     ) -> list[bool]:
         """Finish jobs, each with an optional result, in one commit.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bucketq.client.older_brokers import refuse_options
+from bucketq.client.older_brokers import refuse_follow_ups, refuse_options
 from bucketq.commit.base import CommitterLostError
 from bucketq.commit.outcome_errors import unanswered
 from bucketq.commit.request_ids import token_of
@@ -23,6 +23,8 @@ from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import (
     WAITING,
     Claim,
+    Complete,
+    CompleteMany,
     Fail,
     Push,
     Release,
@@ -117,7 +119,7 @@ class ClientConnection:
         self._releases_many = "release_many" in wire.welcome.operations
         self._withdraws = "withdraw" in wire.welcome.operations
         self._snoozes = "snooze" in wire.welcome.operations
-        self._knows_options = {"unique", "expiry"} <= set(wire.welcome.operations)
+        self._knows_options = {"unique", "expiry", "follow_ups"} <= set(wire.welcome.operations)
         self._wire = wire
         self._loop = asyncio.get_running_loop()
         self._version = wire.welcome.version
@@ -163,8 +165,11 @@ class ClientConnection:
         if type(operation) is Fail and operation.snooze and not self._snoozes:
             message = f"the broker at {self.address} does not know snooze: upgrade it"
             raise NotOfferedError(message)
-        if isinstance(operation, Push | Publish) and not self._knows_options:
-            refuse_options(operation, self._wire.welcome.operations, self.address)
+        if not self._knows_options:
+            if isinstance(operation, Push | Publish):
+                refuse_options(operation.jobs, self._wire.welcome.operations, self.address)
+            elif isinstance(operation, Complete | CompleteMany):
+                refuse_follow_ups(operation, self._wire.welcome.operations, self.address)
         wait_s = operation.wait_s if isinstance(operation, WAITING) else 0.0
         try:
             return await self._call(request, timeout_s + wait_s)

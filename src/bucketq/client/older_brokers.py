@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any, cast
 
 from bucketq.commit.request_ids import RequestId, parse_token, token_of
 from bucketq.errors import InvalidRequestError, LeaseLostError, NotDurableError, UnavailableError
-from bucketq.model.numbered_batches import Publish
-from bucketq.model.operations import Fail, LeaseRef, Push, Release, ReleaseMany, Request
+from bucketq.model.base import NewJob
+from bucketq.model.operations import (
+    Complete,
+    CompleteMany,
+    Fail,
+    LeaseRef,
+    Release,
+    ReleaseMany,
+    Request,
+)
 from bucketq.model.records import Status
 
 
-def refuse_options(operation: Push | Publish, known: Container[str], address: str) -> None:
+def refuse_follow_ups(
+    operation: Complete | CompleteMany, known: Container[str], address: str
+) -> None:
+    """Raise ``InvalidRequestError`` if a completion pushes jobs that a broker would ignore."""
+    completions = operation.jobs if isinstance(operation, CompleteMany) else (operation,)
+    if "follow_ups" not in known and any(each.follow_ups for each in completions):
+        raise InvalidRequestError(
+            f"the broker at {address} cannot push jobs with a completion: upgrade it, or push them "
+            "with queue.push"
+        )
+    for each in completions:
+        if each.follow_ups:
+            refuse_options(each.follow_ups, known, address)
+
+
+def refuse_options(jobs: Sequence[NewJob], known: Container[str], address: str) -> None:
     """Raise ``InvalidRequestError`` if jobs have options that a broker would ignore."""
-    if "expiry" not in known and any(job.expires_in_s is not None for job in operation.jobs):
+    if "expiry" not in known and any(job.expires_in_s is not None for job in jobs):
         raise InvalidRequestError(
             f"the broker at {address} does not know jobs that expire: upgrade it, or push without "
             "expires_in_s"
         )
-    if "unique" not in known and any(job.unique is not None for job in operation.jobs):
+    if "unique" not in known and any(job.unique is not None for job in jobs):
         raise InvalidRequestError(
             f"the broker at {address} does not know unique jobs: upgrade it, or push without unique"
         )

@@ -68,18 +68,18 @@ class RequestId(Struct, frozen=True):
 
     def job_id(self, index: int) -> str:
         """The id of a job that it pushes: the same at every try, like no other job's."""
-        return job_ids.job_id(self._time, self.session, self.number, index)
+        return job_ids.job_id(self.time, self.session, self.number, index)
 
     def job_ids(self) -> Iterator[str]:
         """The ids of all jobs that it pushes, in order."""
-        return job_ids.job_ids(self._time, self.session, self.number)
+        return job_ids.job_ids(self.time, self.session, self.number)
 
     def joined_job_ids(self, start: int, count: int) -> bytes:
         """Some of these ids, joined; ``start`` is the index of the first."""
-        return job_ids.joined_ids(self._time, self.session, self.number, start, count)
+        return job_ids.joined_ids(self.time, self.session, self.number, start, count)
 
     @property
-    def _time(self) -> str:
+    def time(self) -> str:
         """The first letters of the ids."""
         if self.made_ms is None:
             return self.session[: job_ids.TIME_LENGTH]

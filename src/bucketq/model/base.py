@@ -9,6 +9,11 @@ from msgspec import Raw, Struct
 
 from bucketq.model.records import Backoff, Encoding
 
+MAX_FOLLOW_UPS = 1000
+MAX_FOLLOW_UP_BYTES = 1 << 20
+"""How many jobs a completion may push, and how many bytes their payloads may have together. They
+pass the limits of the queue, so that a completion is never refused, and are written at once."""
+
 UniqueScope = Literal["queued", "queued+running"]
 """Which jobs a unique job is compared with."""
 Replacement = Literal["payload", "run_at", "both"]

@@ -76,6 +76,8 @@ class Complete(Operation, frozen=True):
     lease: str
     result: Raw = NOTHING
     result_encoding: Encoding | None = None
+    follow_ups: tuple[NewJob, ...] = ()
+    """Jobs that are pushed in the same commit if it is granted, and only then."""
 
 
 class Completion(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -85,6 +87,7 @@ class Completion(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
     lease: str
     result: Raw = NOTHING
     result_encoding: Encoding | None = None
+    follow_ups: tuple[NewJob, ...] = ()
 
 
 class CompleteMany(Operation, frozen=True):

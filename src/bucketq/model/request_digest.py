@@ -17,7 +17,18 @@ from msgspec import structs
 
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.numbered_batches import Publish
-from bucketq.model.operations import Claim, Fail, GrantToken, Purge, Push, Release, ReleaseMany
+from bucketq.model.operations import (
+    Claim,
+    Complete,
+    CompleteMany,
+    Completion,
+    Fail,
+    GrantToken,
+    Purge,
+    Push,
+    Release,
+    ReleaseMany,
+)
 from bucketq.model.schedules import SetSchedule
 
 _DIGEST_BYTES = 4
@@ -59,6 +70,18 @@ def _jobs(operation: Push | Publish) -> Operation:
     if not any(map(_has_options, operation.jobs)):
         return operation
     return structs.replace(operation, jobs=tuple(map(normalized, operation.jobs)))
+
+
+def _complete(operation: Complete | Completion) -> Any:
+    if not operation.follow_ups:
+        return operation
+    return structs.replace(operation, follow_ups=tuple(map(normalized, operation.follow_ups)))
+
+
+def _complete_many(operation: CompleteMany) -> Operation:
+    if not any(each.follow_ups for each in operation.jobs):
+        return operation
+    return structs.replace(operation, jobs=tuple(map(_complete, operation.jobs)))
 
 
 def _has_options(job: NewJob) -> bool:
@@ -108,6 +131,8 @@ _NORMALIZE: dict[type[Operation], Callable[[Any], Operation]] = {
     Push: _jobs,
     Publish: _jobs,
     Claim: _claim,
+    Complete: _complete,
+    CompleteMany: _complete_many,
     SetSchedule: _schedule,
     GrantToken: _grant,
     Fail: lambda fail: structs.replace(fail, delay_s=_seconds(fail.delay_s)),

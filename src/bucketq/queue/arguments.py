@@ -69,13 +69,19 @@ def lease_of(job: object) -> ops.LeaseRef:
 
 
 def completion(item: object) -> ops.Completion:
-    """Encode a finished job, or a pair of a finished job and its result."""
-    job, result = item if isinstance(item, tuple) and len(item) == 2 else (item, None)  # noqa: PLR2004 - a pair
-    lease = lease_of(job)
+    """Encode a finished job, or a tuple of one, its result, and the jobs that it pushes."""
+    job, result, *more = item if isinstance(item, tuple) and len(item) in (2, 3) else (item, None)
+    lease, follow_ups = lease_of(job), more[0] if more else ()
     if result is None:
-        return ops.Completion(job=lease.job, lease=lease.lease)
+        return ops.Completion(job=lease.job, lease=lease.lease, follow_ups=follow_ups)
     raw, encoding = payloads.encode(result, "result")
-    return ops.Completion(job=lease.job, lease=lease.lease, result=raw, result_encoding=encoding)
+    return ops.Completion(
+        job=lease.job,
+        lease=lease.lease,
+        result=raw,
+        result_encoding=encoding,
+        follow_ups=follow_ups,
+    )
 
 
 def as_several(values: Iterable[A], what: str) -> Iterable[A]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
+from msgspec import structs
+
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
+from bucketq.model.base import NewJob
+from bucketq.model.job_ids import JobId
 from bucketq.model.records import Progress, Status
 from bucketq.queue.arguments import (
     Duration,
@@ -18,6 +22,8 @@ from bucketq.queue.arguments import (
     seconds,
 )
 from bucketq.queue.job import Job
+from bucketq.queue.promised_jobs import FollowUps
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.sender import Sender
 
 T = TypeVar("T")
@@ -49,20 +55,37 @@ class LeaseVerbs(Generic[T]):
         return list(await self._sender.send(ops.Heartbeat(leases=leases, progress=come)))
 
     async def complete(
-        self, job: Held[T], result: Any = None, *, request: str | None = None
-    ) -> None:
-        """Finish a job, with an optional result."""
-        done = completion((job, result))
-        operation = ops.Complete(
-            job=done.job,
-            lease=done.lease,
-            result=done.result,
-            result_encoding=done.result_encoding,
-        )
-        await self._sender.send(operation, request)
+        self,
+        job: Held[T],
+        result: Any = None,
+        *,
+        push: Iterable[JobSpec[Any]] = (),
+        request: str | None = None,
+    ) -> list[JobId]:
+        """Finish a job, with an optional result; return the ids of the jobs that it pushes.
+
+        The jobs in ``push`` are added in the same commit: they exist if and only if this job was
+        completed. At most 1,000, with 1 MiB of payloads together; a full queue takes them too. One
+        whose key, unique name or id is taken is not added.
+        """
+        request_id = self._sender.new_id(ops.Complete, request)
+        try:
+            specs = tuple(as_several(push, "push takes an iterable of JobSpec objects"))
+            follow_ups = FollowUps(lease_of(job).lease, request_id.time)
+            ids = [follow_ups.add(spec) for spec in specs]
+            done = completion((job, result, follow_ups.jobs))
+        except BaseException:
+            self._sender.drop_id(request_id)
+            raise
+        operation = ops.Complete(**structs.asdict(done))
+        await self._sender.send_as(request_id, operation)
+        return ids
 
     async def complete_many(
-        self, jobs: Iterable[Held[T] | tuple[Held[T], Any]], *, request: str | None = None
+        self,
+        jobs: Iterable[Held[T] | tuple[Held[T], Any] | tuple[Held[T], Any, tuple[NewJob, ...]]],
+        *,
+        request: str | None = None,
     ) -> list[bool]:
         """Finish jobs, each with an optional result, in one commit.
 

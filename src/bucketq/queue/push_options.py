@@ -18,7 +18,7 @@ from bucketq.queue.arguments import as_plain, to_seconds
 T = TypeVar("T")
 
 DEFAULT_SCOPE: UniqueScope = "queued+running"
-_UNLIMITED = Settings(max_payload_bytes=2**31, max_tags=2**31, max_format=2)
+UNLIMITED = Settings(max_payload_bytes=2**31, max_tags=2**31, max_format=2)
 """The queue's own limits are known only when the request is applied."""
 
 
@@ -104,7 +104,7 @@ def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
     )
     if spec.expires_in_s is not None:
         new = structs.replace(new, expires_in_s=to_seconds(spec.expires_in_s))
-    check.new_job(new, _UNLIMITED)
+    check.new_job(new, UNLIMITED)
     return new
 
 

@@ -70,9 +70,10 @@ OFFERED = (
 )
 """Operations that clients may send. The others are used by brokers only."""
 
-ADDED = ("release_many", "parts", "withdraw", "unique", "expiry", "snooze")
+ADDED = ("release_many", "parts", "withdraw", "unique", "expiry", "snooze", "follow_ups")
 """Features that the first brokers did not have, by their names on the wire: operations, that a
-large message may come in parts, and what jobs may be: unique, expiring, put off."""
+large message may come in parts, what jobs may be (unique, expiring, put off), and jobs that a
+completion pushes."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

@@ -122,3 +122,15 @@ async def test_an_older_broker_is_sent_a_release_instead_of_a_snooze() -> None:
         await queue.release(job)
         with pytest.raises(LeaseLostError):
             await queue.snooze(job, 60)
+
+
+@virtual
+async def test_an_older_broker_is_not_sent_a_completion_that_pushes_jobs() -> None:
+    realm = Realm()
+    async with realm.serving("host1"), realm.client() as queue:
+        await queue.push("mail", 0)
+        (job,) = await queue.claim()
+        with pytest.raises(InvalidRequestError, match="cannot push jobs with a completion"):
+            await queue.complete(job, push=[JobSpec(kind="next", payload=1)])
+        assert (await queue.get(job.id)).status == "running"
+        await queue.complete(job)

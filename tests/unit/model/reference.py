@@ -27,6 +27,7 @@ from bucketq.model.operations import (
     Claim,
     Complete,
     CompleteMany,
+    Completion,
     Configure,
     Expire,
     Fail,
@@ -44,8 +45,9 @@ from bucketq.model.operations import (
 )
 from bucketq.model.records import MAX_SNOOZES, BrokerRecord, JobRecord
 from tests.unit.model.reference_expiry import check_expiry, expires_at, has_expired
+from tests.unit.model.reference_follow_ups import FollowUpReference
 from tests.unit.model.reference_operators import OperatorReference
-from tests.unit.model.reference_unique import UniqueReference, period_key
+from tests.unit.model.reference_unique import period_key
 
 Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
@@ -63,7 +65,7 @@ def row_of(job: JobRecord) -> Row:
     return row | {"payload": bytes(job.payload), "result": bytes(job.result), "errors": errors}
 
 
-class Reference(UniqueReference, OperatorReference):
+class Reference(FollowUpReference, OperatorReference):
     """A queue that is slow and obvious."""
 
     def __init__(self) -> None:
@@ -179,7 +181,7 @@ class Reference(UniqueReference, OperatorReference):
         unfinished = [row for row in self.jobs.values() if row["status"] != "done"]
         if fresh and len(unfinished) + len(fresh) > self.settings.max_jobs:
             raise QueueFullError
-        for key in self._keys_in_the_way(set(wanted), now):
+        for key in self.keys_in_the_way(set(wanted), now):
             del self.keys[key]
         for place, job in enumerate(operation.jobs if fresh else (), self.pushed + 1):
             if not answer[place - self.pushed - 1]:
@@ -189,7 +191,9 @@ class Reference(UniqueReference, OperatorReference):
         self.put_keys(wanted, taken, now)
         return tuple(known or job.id for job, known in zip(operation.jobs, answer, strict=True))
 
-    def _keys_in_the_way(self, wanted: set[str], now: datetime) -> list[str]:
+    def keys_in_the_way(
+        self, wanted: set[str], now: datetime, *, must_fit: bool = True
+    ) -> list[str]:
         """Keys that the pusher finds too old, or more than a day ahead, if there is no room."""
         excess = len(self.keys | dict.fromkeys(wanted)) - self.settings.max_keys
         if excess <= 0 or wanted <= set(self.keys):
@@ -199,7 +203,7 @@ class Reference(UniqueReference, OperatorReference):
         expired = [key for key in ages if ages[key] > retention]
         old = sorted(expired, key=ages.__getitem__, reverse=True)  # Of one age, the first one.
         spare = old + [key for key in ages if ages[key] < -timedelta(days=1)]
-        if len(spare) < excess:
+        if must_fit and len(spare) < excess:
             raise QueueFullError
         return spare[:excess]
 
@@ -294,20 +298,30 @@ class Reference(UniqueReference, OperatorReference):
         if row and row["outcome"] == "completed" and row["lease"] == operation.lease:
             return
         row = self._held(operation.job, operation.lease)
-        row.update(status="done", outcome="completed", finished_at=now, cancel_requested=False)
-        row.update(result=bytes(operation.result), silent_s=0.0, lease_s=None, progress=None)
+        self.check_follow_ups(operation.follow_ups)
+        self._finish(operation, row, now)
+        self.push_follow_ups(operation.follow_ups, now)
 
-    def _completemany(self, operation: CompleteMany, now: datetime, seen: Seen) -> tuple[bool, ...]:
+    def _finish(self, done: Complete | Completion, row: Row, now: datetime) -> None:
+        row.update(status="done", outcome="completed", finished_at=now, cancel_requested=False)
+        row.update(result=bytes(done.result), silent_s=0.0, lease_s=None, progress=None)
+
+    def _completemany(
+        self, operation: CompleteMany, now: datetime, _seen: Seen
+    ) -> tuple[bool, ...]:
         if len(operation.jobs) > self.settings.max_batch_jobs:
             raise InvalidRequestError
-        answer = []
         for job in operation.jobs:
-            try:
-                self._complete(Complete(job=job.job, lease=job.lease, result=job.result), now, seen)
-            except LeaseLostError:
-                answer.append(False)
-            else:
-                answer.append(True)
+            self.check_follow_ups(job.follow_ups)
+        answer, pushing = [], []
+        for job in operation.jobs:
+            row = self.jobs.get(job.job, {"lease": None})
+            if row["lease"] == job.lease and row["status"] == "running":
+                self._finish(job, row, now)
+                pushing.append(job)
+            answer.append(row["lease"] == job.lease and row["outcome"] == "completed")
+        for job in pushing:
+            self.push_follow_ups(job.follow_ups, now)
         return tuple(answer)
 
     def _fail(self, operation: Fail, now: datetime, seen: Seen) -> str:

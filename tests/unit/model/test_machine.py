@@ -50,28 +50,9 @@ from bucketq.model.results import Wait
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from tests.unit.model.driver import START
+from tests.unit.model.job_strategies import KINDS, UNIQUE, new_jobs
 from tests.unit.model.operator_rules import OperatorRules, chosen, pick, sender, some_kinds
 from tests.unit.model.reference import Reference, row_of
-
-KINDS = ("a", "b", "c")
-
-new_jobs = st.lists(
-    st.fixed_dictionaries(
-        {"kind": st.sampled_from(KINDS), "payload": st.sampled_from([Raw(b"1"), Raw(b'{"n":2}')])},
-        optional={
-            "priority": st.sampled_from([-1, 1]),
-            "delay_s": st.sampled_from([0, 0.5, 5.0, 60.0]),
-            "key": st.sampled_from(["k1", "k2", "k3"]),
-            "max_attempts": st.integers(1, 3),
-            "backoff": st.sampled_from([Backoff(0.0), Backoff(4.0, 3.0, 10.0)]),
-            "tags": st.just({"team": "red"}),
-            "unique": st.sampled_from(["u1", "u1", "u2"]),
-            "expires_in_s": st.sampled_from([1.0, 20.0, 90.0]),
-        },
-    ),
-    min_size=1,
-    max_size=4,
-)
 
 
 def tables(state: State) -> dict[Change, object]:
@@ -97,18 +78,6 @@ def plain(answer: object) -> object:
 
 
 PROGRESS = Progress(2, 3, "rows")
-UNIQUE: list[dict[str, Any]] = [
-    {},
-    {"unique_scope": "queued", "replace": "both"},
-    {"replace": "run_at"},
-    {"unique_scope": "queued", "replace": "payload"},
-    {"unique_s": 20.0, "replace": "both"},
-    {"unique_scope": "queued"},
-    {"unique_s": 5.0},
-    {"replace": "both"},
-    {"unique_s": 100.0, "replace": "payload"},
-]
-"""How the unique jobs of a push are compared with others, and what they replace."""
 
 
 class QueueMachine(OperatorRules):
@@ -238,21 +207,52 @@ class QueueMachine(OperatorRules):
         self.send(Heartbeat(leases=leases, progress=progress))
 
     @precondition(lambda self: len(self.leases) > 1)
-    @rule(number=pick, by=sender, result=st.sampled_from([Raw(b""), Raw(b"[1]")]))
-    def complete(self, number: int, by: tuple[str, int], result: Raw) -> None:
+    @rule(
+        number=pick,
+        by=sender,
+        result=st.sampled_from([Raw(b""), Raw(b"[1]")]),
+        jobs=st.none() | new_jobs,
+    )
+    def complete(
+        self, number: int, by: tuple[str, int], result: Raw, jobs: list[dict[str, Any]] | None
+    ) -> None:
         lease = self.some_lease(number)
-        self.send(Complete(job=lease.job, lease=lease.lease, result=result), by)
+        done = Complete(
+            job=lease.job,
+            lease=lease.lease,
+            result=result,
+            follow_ups=self.follow_ups(jobs or [], number),
+        )
+        self.send(done, by)
+
+    def follow_ups(self, jobs: list[dict[str, Any]], number: int) -> tuple[NewJob, ...]:
+        """Jobs to push with a completion; sometimes one has the id of another job."""
+        fresh = [f"j{len(self.ids) + place}" for place in range(len(jobs))]
+        self.ids.extend(fresh)
+        if fresh and number < 20:
+            fresh[-1] = chosen(self.ids, number)
+        return tuple(
+            NewJob(id=job_id, **job, **(UNIQUE[number % len(UNIQUE)] if "unique" in job else {}))
+            for job_id, job in zip(fresh, jobs, strict=True)
+        )
 
     @precondition(lambda self: len(self.leases) > 1)
     @rule(
         numbers=st.lists(pick, max_size=4),
         by=sender,
-        result=st.sampled_from([Raw(b""), Raw(b"[1]")]),
+        jobs=st.none() | new_jobs,
     )
-    def complete_many(self, numbers: list[int], by: tuple[str, int], result: Raw) -> None:
-        leases = map(self.some_lease, numbers)
-        jobs = (Completion(job=each.job, lease=each.lease, result=result) for each in leases)
-        self.send(CompleteMany(jobs=tuple(jobs)), by)
+    def complete_many(
+        self, numbers: list[int], by: tuple[str, int], jobs: list[dict[str, Any]] | None
+    ) -> None:
+        done = [
+            Completion(
+                job=each.job, lease=each.lease, follow_ups=self.follow_ups(jobs or [], number)
+            )
+            for number in numbers
+            for each in [self.some_lease(number)]
+        ]
+        self.send(CompleteMany(jobs=tuple(done)), by)
 
     @precondition(lambda self: len(self.leases) > 1)
     @rule(number=pick, by=sender, retry=st.sampled_from([True, True, False]))

@@ -15,7 +15,8 @@ from msgspec import Raw
 
 from bucketq.model.operations import Configure
 from bucketq.model.records import STATUSES, Backoff
-from tests.unit.model.test_machine import KINDS, PROGRESS, QueueMachine
+from tests.unit.model.job_strategies import KINDS
+from tests.unit.model.test_machine import PROGRESS, QueueMachine
 
 STEPS = 300
 
@@ -80,6 +81,9 @@ class Walker:
         jobs = [self.new_job() for _ in range(self.random.randint(1, 3))]
         self.machine.push(jobs, self.number, self.by)
 
+    def follow_ups(self) -> list[dict[str, Any]] | None:
+        return [self.new_job() for _ in range(self.random.randrange(3))] or None
+
     def claim(self) -> None:
         limit = self.random.randint(1, 4)
         self.machine.claim(self.kinds, limit, self.by, self.random.choice("vw"))
@@ -90,10 +94,10 @@ class Walker:
         if choice < 3:
             machine.fail(number, by, retry=self.number < 70)
         elif choice < 4:
-            machine.complete(number, by, Raw(b"[1]"))
+            machine.complete(number, by, Raw(b"[1]"), self.follow_ups())
         elif choice < 5:
             numbers = [self.number for _ in range(self.random.randrange(4))]
-            machine.complete_many(numbers, by, Raw(b"[1]"))
+            machine.complete_many(numbers, by, self.follow_ups())
         elif choice < 6:
             machine.release(number, by, self.random.choice([0.0, 3.0]))
         elif choice < 7:

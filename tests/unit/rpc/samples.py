@@ -72,12 +72,15 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.Heartbeat(leases=(ops.LeaseRef("j1", "l1"), ops.LeaseRef("", ""))),
     ops.Complete(job="j1", lease="l1"),
     ops.Complete(job="j1", lease="l1", result=Raw(b'"cG5n"'), result_encoding="base64"),
+    ops.Complete(job="j1", lease="l1", follow_ups=JOBS),
     ops.Complete(job="", lease=""),
     ops.CompleteMany(jobs=()),
     ops.CompleteMany(
         jobs=(
             ops.Completion(job="j1", lease="l1"),
             ops.Completion(job="j2", lease="l2", result=Raw(b"[1]"), result_encoding="base64"),
+            ops.Completion(job="j3", lease="l3", result=Raw(b"[1]"), follow_ups=(FULL_JOB,)),
+            ops.Completion(job="j4", lease="l4", follow_ups=(PLAIN_JOB,)),
         )
     ),
     ops.Fail(job="j1", lease="l1", error="boom: größer"),

@@ -248,6 +248,18 @@ class QueueFeed(Feed):
             yield Item(spec, len(bytes(job.payload)), end, has_made_id=False)
 
 
+def parse_spec(text: str, what: str) -> JobSpec[Any]:
+    """Parse one job as a line has it; ``what`` is what an error calls it."""
+    try:
+        line = _decode_line(text)
+        spec = _spec(line, "", Defaults())
+        value = spec.payload
+        payload = msgspec.json.decode(value) if isinstance(value, Raw) else value
+    except (msgspec.MsgspecError, UnicodeError, binascii.Error) as error:
+        raise InvalidRequestError(f"{what}: {_why(error)}") from None
+    return structs.replace(spec, id=line.id, payload=payload)
+
+
 def check_item(name: str, item: Item, settings: Settings) -> NewJob:
     """Raise ``InvalidRequestError`` if the queue would reject the job; return it as pushed."""
     spec, payload = item.spec, item.spec.payload

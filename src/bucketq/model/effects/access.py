@@ -52,10 +52,26 @@ def right_of(operation: object) -> Right | None:
     return _NEEDS.get(type(operation), "admin")
 
 
+def missing_right(rights: Collection[Right], operation: object) -> Right | None:
+    """A right that an operation needs beside these; None: they allow it, as ``admin`` does all."""
+    if "admin" in rights:
+        return None
+    needed = right_of(operation)
+    if needed is not None and needed not in rights:
+        return needed
+    return "push" if "push" not in rights and _has_follow_ups(operation) else None
+
+
 def may(rights: Collection[Right], operation: object) -> bool:
     """Whether these rights allow an operation; ``admin`` allows everything."""
-    needed = right_of(operation)
-    return needed is None or needed in rights or "admin" in rights
+    return missing_right(rights, operation) is None
+
+
+def _has_follow_ups(operation: object) -> bool:
+    """Whether an operation of a worker pushes jobs, too."""
+    if isinstance(operation, ops.CompleteMany):
+        return any(each.follow_ups for each in operation.jobs)
+    return isinstance(operation, ops.Complete) and bool(operation.follow_ups)
 
 
 def find_token(state: State, token_id: str, now: datetime) -> TokenRecord | None:

@@ -19,6 +19,11 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
+from bucketq.model.effects.follow_ups import (
+    check_follow_ups,
+    look_ahead,
+    push_follow_ups,
+)
 from bucketq.model.effects.next_jobs import take_next
 from bucketq.model.effects.retry_delay import attempts_left, delay_after_failure
 from bucketq.model.numbered_batches import ClaimBatch
@@ -124,7 +129,10 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
     _check_count(state, len(operation.jobs))
     for finished in operation.jobs:
         _check_result(state, finished)
+        if finished.follow_ups:
+            check_follow_ups(finished.follow_ups, state.settings)
     done: dict[str, JobRecord] = {}
+    pushing: list[Completion] = []
     answer = []
     for finished in operation.jobs:
         job = done.get(finished.job) or state.jobs.by_id.get(finished.job)
@@ -133,9 +141,15 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
         elif job.status == "running":
             done[job.id] = finished_with(job, finished, now)
             answer.append(True)
+            if finished.follow_ups:
+                pushing.append(finished)
         else:
             answer.append(job.outcome == "completed")
+    if pushing:
+        look_ahead(state, pushing, done, now)
     state.finish_jobs(done.values())
+    for finished in pushing:
+        push_follow_ups(state, finished, now)
     return tuple(answer)
 
 
@@ -172,7 +186,14 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
             return
         raise _lost(state, operation.job)
     _check_result(state, operation)
-    state.finish_jobs((finished_with(held, operation, now),))
+    finished = (finished_with(held, operation, now),)
+    if not operation.follow_ups:
+        state.finish_jobs(finished)
+        return
+    check_follow_ups(operation.follow_ups, state.settings)
+    look_ahead(state, (operation,), (operation.job,), now)
+    state.finish_jobs(finished)
+    push_follow_ups(state, operation, now)
 
 
 def fail(state: State, operation: Fail, now: datetime) -> str:

@@ -7,7 +7,7 @@ published before, so it is published once, however often the writer repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from operator import attrgetter
@@ -64,28 +64,28 @@ def push(
     changed: Sequence[tuple[JobRecord, JobRecord]] = ()
     more_bytes = 0
     if named:
-        changed = _look_up_unique(state, named, now, known, keyed)
+        changed = look_up_unique(state, named, now, known, keyed)
         more_bytes = row_bytes([new for _, new in changed]) - row_bytes([old for old, _ in changed])
     fresh: Sequence[NewJob] = jobs
     if known:
-        fresh = _without(known, jobs)
+        fresh = without(known, jobs)
         fresh_bytes = row_bytes(fresh)
     if fresh or more_bytes > 0:
         check_room(state, len(fresh), fresh_bytes + max(0, more_bytes), map(_kind, fresh))
-    for key in _keys_to_drop(state, keyed, now) if keyed else ():
+    for key in keys_to_drop(state, keyed, now) if keyed else ():
         state.forget_key(key)
     if known or written is not None:
-        _add_some(state, jobs, known, now, () if written is None else written.segments)
+        add_some(state, jobs, known, now, () if written is None else written.segments)
     else:
         state.add_jobs([_record(job, seq, now) for seq, job in enumerate(jobs, state.next_seq)])
         state.added_bytes += fresh_bytes
         state.next_seq += len(jobs)
     if named:
-        unique_jobs.note_added(state, [job.id for job in _without(known, named)])
+        unique_jobs.note_added(state, [job.id for job in without(known, named)])
         unique_jobs.change_waiting(state, changed)
         state.added_bytes += more_bytes
     for key, job in keyed.items():
-        digest = _digest(job) if key == job.key else ""
+        digest = digest_of(job) if key == job.key else ""
         state.put_key(key, known.get(job.id, job.id), digest, now)
     ids = tuple(map(_id, jobs))
     if not known:
@@ -222,7 +222,7 @@ def _look_up(
         if job.key is None and there is None and job.unique is None:
             continue
         key = keys.get(job.key or "")
-        if key is not None and _is_valid(state, key, now):
+        if key is not None and is_valid_key(state, key, now):
             _check_key(job, key)
             known[job.id] = key.job
         elif there is not None:
@@ -236,17 +236,18 @@ def _look_up(
     return known, keyed, named
 
 
-def _look_up_unique(
+def look_up_unique(
     state: State,
     named: list[NewJob],
     now: datetime,
     known: dict[str, str],
     keyed: dict[str, NewJob],
+    ending: Collection[str] = (),
 ) -> list[tuple[JobRecord, JobRecord]]:
     """Add the jobs whose unique names are taken to those that are known; return what they replace.
 
     A period becomes a key. A key of a job that is not added stands for the one that is there, so
-    that a push that is repeated with it has the same answer.
+    that a push that is repeated with it has the same answer. Jobs in ``ending`` have no name.
     """
     unique_jobs.check_unique(state, named)
     wanted = {key: job for job in named if (key := unique_jobs.period_key(job)) is not None}
@@ -257,7 +258,7 @@ def _look_up_unique(
         if -_FUTURE <= now - row.at <= timedelta(seconds=wanted[key].unique_s or 0)
     }
     times = {job.id: (_run_at(job, now), _expires_at(job, now)) for job in named}
-    taken = unique_jobs.find_taken(state, named, times, valid, now)
+    taken = unique_jobs.find_taken(state, named, times, valid, now, ending)
     known |= taken.ids
     keyed |= {key: job for key, job in wanted.items() if key not in valid}
     return taken.changed
@@ -273,7 +274,7 @@ def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict
 
 def _check_key(job: NewJob, known: KeyRecord) -> None:
     """Reject a job whose key belongs to one with other content."""
-    if known.digest != _digest(job):
+    if known.digest != digest_of(job):
         raise KeyConflictError(
             f"idempotency key {job.key!r} belongs to job {known.job}, which has other "
             "content; use another key, or push the same content"
@@ -293,12 +294,14 @@ def _check_repeated(job: NewJob, there: JobRecord) -> None:
         )
 
 
-def _is_valid(state: State, key: KeyRecord, now: datetime) -> bool:
+def is_valid_key(state: State, key: KeyRecord, now: datetime) -> bool:
     """Whether a key is recognised, by the clock of the writer that pushes it again."""
     return -_FUTURE <= now - key.at <= timedelta(seconds=state.settings.key_retention_s)
 
 
-def _keys_to_drop(state: State, keyed: dict[str, NewJob], now: datetime) -> list[str]:
+def keys_to_drop(
+    state: State, keyed: dict[str, NewJob], now: datetime, *, must_fit: bool = True
+) -> list[str]:
     """The keys to drop so that new ones fit, all of them invalid by the clock of the writer.
 
     These are the keys that are pushed again, and if there are too many, others. Others are there
@@ -315,7 +318,7 @@ def _keys_to_drop(state: State, keyed: dict[str, NewJob], now: datetime) -> list
     expired_at, count = now - timedelta(seconds=settings.key_retention_s), excess + len(keyed)
     found = known.before(expired_at, count) + known.after(now + _FUTURE, count)
     spare = [key.id for key in found if key.id not in keyed]
-    if len(spare) < excess:
+    if must_fit and len(spare) < excess:
         raise QueueFullError(
             f"too many idempotency keys: {len(known):,} are remembered, "
             f"{settings.max_keys:,} are allowed (max_keys); push without a key, shorten "
@@ -359,11 +362,12 @@ def check_room(state: State, count: int, added_bytes: int, kinds: Iterable[str])
         )
 
 
-def _without(known: Mapping[str, str], jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+def without(known: Mapping[str, str], jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    """The jobs that are not known."""
     return [job for job in jobs if job.id not in known]
 
 
-def _add_some(
+def add_some(
     state: State,
     jobs: tuple[NewJob, ...],
     known: Mapping[str, str],
@@ -425,7 +429,7 @@ def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
     return msgspec.structs.replace(record, expires_at=_expires_at(job, now))
 
 
-def _digest(job: NewJob) -> str:
+def digest_of(job: NewJob) -> str:
     """A digest of all that was pushed except the id, which is new at every push.
 
     What means the same has the same digest, however it was written.

@@ -11,7 +11,7 @@ Then a push finds the newest of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.check import RESERVED
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segments import unique_name
+from bucketq.model.settings import Settings
 from bucketq.model.state import State
 
 FEATURE = "unique"
@@ -51,25 +52,31 @@ def period_key(job: NewJob) -> str | None:
     return RESERVED + unique_name(job.kind, job.unique)
 
 
-def check_unique(state: State, jobs: Sequence[NewJob]) -> None:
-    """Refuse what the settings of the queue do not allow."""
-    if state.settings.max_format < _FORMAT:
+def check_settings(job: NewJob, settings: Settings) -> None:
+    """Refuse a unique job that the settings of the queue do not allow."""
+    if settings.max_format < _FORMAT:
         raise RejectedError(
             f"unique jobs need max_format {_FORMAT}: run `bucketq upgrade` once every process of "
             "the queue has been upgraded"
         )
-    longest, names = state.settings.key_retention_s, set[str]()
+    longest = settings.key_retention_s
+    if job.unique_s is not None and job.unique_s > longest:
+        raise InvalidRequestError(
+            f"a unique name is remembered for up to {longest:g} seconds (key_retention_s), "
+            f"not for {job.unique_s:g}; raise the setting, or shorten the period"
+        )
+
+
+def check_unique(state: State, jobs: Sequence[NewJob]) -> None:
+    """Refuse what the settings of the queue do not allow, and names that stand twice."""
+    names = set[str]()
     for job in jobs:
+        check_settings(job, state.settings)
         if _name(job) in names:
             raise InvalidRequestError(
                 f"unique name {job.unique!r} of kind {job.kind} stands twice in one push"
             )
         names.add(_name(job))
-        if job.unique_s is not None and job.unique_s > longest:
-            raise InvalidRequestError(
-                f"a unique name is remembered for up to {longest:g} seconds (key_retention_s), "
-                f"not for {job.unique_s:g}; raise the setting, or shorten the period"
-            )
 
 
 def find_taken(
@@ -78,21 +85,23 @@ def find_taken(
     times: Mapping[str, _Times],
     periods: Mapping[str, KeyRecord],
     now: datetime,
+    ending: Collection[str] = (),
 ) -> Taken:
     """Find the jobs that have the unique names of a push.
 
     ``times`` has the times of the jobs of the push, by their ids, and ``periods`` the keys that are
-    valid. Raises ``ColdRowsNeededError``; nothing is changed.
+    valid. Running jobs in ``ending`` end with the push, so their names are free. Raises
+    ``ColdRowsNeededError``; nothing is changed.
     """
     taken = Taken({}, [])
-    waiting = _find_cold(state, jobs, now)
+    waiting = _find_cold(state, jobs, now, ending)
     for job in jobs:
         if (key := period_key(job)) is not None:
             if key not in periods:
                 continue
             found = periods[key].job
         else:
-            there = waiting.get(_name(job)) or _in_scope(state, job, now)
+            there = waiting.get(_name(job)) or _in_scope(state, job, now, ending)
             if there is None:
                 continue
             found = there.id
@@ -136,21 +145,26 @@ def _change(state: State, old: JobRecord, new: JobRecord) -> None:
     state.changes.append(("jobs", new.id))
 
 
-def _find_cold(state: State, jobs: Sequence[NewJob], now: datetime) -> dict[str, JobRecord]:
+def _find_cold(
+    state: State, jobs: Sequence[NewJob], now: datetime, ending: Collection[str]
+) -> dict[str, JobRecord]:
     """Find jobs in segments with the names of a push, newer than those in the object."""
     if not state.cold.rows.segments:
         return {}
-    hot = {_name(job): _in_scope(state, job, now) for job in jobs if job.unique_s is None}
+    scoped = (job for job in jobs if job.unique_s is None)
+    hot = {_name(job): _in_scope(state, job, now, ending) for job in scoped}
     newer_than = {name: 0 if job is None else job.seq for name, job in hot.items()}
     found = state.cold.rows.find_unique(newer_than) if newer_than else {}
     return {name: job for name, job in found.items() if not job.has_expired(now)}
 
 
-def _in_scope(state: State, job: NewJob, now: datetime) -> JobRecord | None:
+def _in_scope(
+    state: State, job: NewJob, now: datetime, ending: Collection[str]
+) -> JobRecord | None:
     """Return the newest job of the object that has the name of one of a push, and is in scope."""
     statuses = ("queued",) if job.unique_scope == "queued" else ("queued", "running")
     there = (each for each in state.unique.find(_name(job)) if each.status in statuses)
-    in_time = (each for each in there if not each.has_expired(now))
+    in_time = (each for each in there if not each.has_expired(now) and each.id not in ending)
     return max(in_time, key=lambda each: each.seq, default=None)
 
 

@@ -135,16 +135,18 @@ class JobProgress(_message.Message):
     def __init__(self, job: _Optional[str] = ..., done: _Optional[float] = ..., total: _Optional[float] = ..., note: _Optional[str] = ...) -> None: ...
 
 class Complete(_message.Message):
-    __slots__ = ("job", "lease", "result", "result_encoding")
+    __slots__ = ("job", "lease", "result", "result_encoding", "follow_ups")
     JOB_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     RESULT_ENCODING_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_UPS_FIELD_NUMBER: _ClassVar[int]
     job: str
     lease: str
     result: bytes
     result_encoding: str
-    def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ..., result: _Optional[bytes] = ..., result_encoding: _Optional[str] = ...) -> None: ...
+    follow_ups: _containers.RepeatedCompositeFieldContainer[NewJob]
+    def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ..., result: _Optional[bytes] = ..., result_encoding: _Optional[str] = ..., follow_ups: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ...) -> None: ...
 
 class CompleteMany(_message.Message):
     __slots__ = ("jobs",)

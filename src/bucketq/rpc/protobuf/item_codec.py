@@ -200,25 +200,29 @@ def write_completion(sent: pb.Complete, completion: Complete | Completion) -> in
     """Encode the completion of one job, and return its approximate size."""
     sent.job = completion.job
     sent.lease = completion.lease
+    size = ITEM_BYTES
+    if completion.follow_ups:
+        size += _write_jobs(sent.follow_ups, completion.follow_ups)
     if completion.result is NOTHING:
-        return ITEM_BYTES
+        return size
     result = bytes(completion.result)
     sent.result = result
     if completion.result_encoding is not None:
         sent.result_encoding = completion.result_encoding
-    return ITEM_BYTES + len(result)
+    return size + len(result)
 
 
 def read_completion(sent: Any, kind: Any = Complete) -> Any:
     """Decode the completion of one job: an operation, or one of many."""
-    result = sent.result
-    if not result:
+    result, follow_ups = sent.result, sent.follow_ups
+    if not result and not follow_ups:
         return kind(job=sent.job, lease=sent.lease)
     return kind(
         job=sent.job,
         lease=sent.lease,
-        result=Raw(result),
+        result=Raw(result) if result else NOTHING,
         result_encoding=_encoding(sent.result_encoding),
+        follow_ups=_read_jobs(follow_ups),
     )
 
 
