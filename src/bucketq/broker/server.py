@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bucketq.broker.broker import Broker
@@ -35,7 +35,8 @@ class Server:
         self._host = host
         self.brokers: dict[str, Broker] = {}
         """The brokers, by the names of their queues."""
-        self._lives: list[asyncio.Task[None]] = []
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._is_lasting = False
         self._listener: Listener | None = None
         self._is_tls = False
         self.address = ""
@@ -53,57 +54,74 @@ class Server:
             message = f"two queues are called {name!r}: name them apart, as in NAME=URL"
             raise InvalidRequestError(message)
         self.brokers[name] = broker
+        if self._listener is not None:
+            self._let_live(name, broker)
+
+    async def remove(self, name: str) -> None:
+        """Serve a queue no longer."""
+        broker = self.brokers.pop(name)
+        await broker.retire()
+        await _end([self._lives.pop(name)])
+
+    def last(self) -> None:
+        """Go on without queues too: others may be added."""
+        self._is_lasting = True
 
     async def start(self, listen: str, advertise: str = "", *, tls: bool = False) -> None:
         """Listen, and start the brokers; ``advertise`` is recorded in the object."""
         self._listener = await self._transport.listen(listen, self)
         self.address = advertise or self._listener.address
         self._is_tls = tls
-        for broker in self.brokers.values():
-            self._let_live(broker)
+        for name, broker in self.brokers.items():
+            self._let_live(name, broker)
 
     def revive(self) -> None:
         """Restart brokers that have failed; the reason may have passed."""
-        self._lives = [life for life in self._lives if not life.done()]
-        for broker in self.brokers.values():
+        for name, broker in self.brokers.items():
             if broker.failure is not None:
-                self._let_live(broker)
+                self._let_live(name, broker)
 
-    def _let_live(self, broker: Broker) -> None:
+    def _let_live(self, name: str, broker: Broker) -> None:
         identity = Identity(new_id(self._clock), self.address, self._host, self._is_tls)
         life = asyncio.get_running_loop().create_task(broker.run(identity))
         life.add_done_callback(self._note_end)
-        self._lives.append(life)
+        self._lives[name] = life
 
     def _note_end(self, life: asyncio.Task[None]) -> None:
         """Log that a queue is no longer served while others are; ``until_over`` raises the last."""
         error = None if life.cancelled() else life.exception()
-        if error is not None and not all(other.done() for other in self._lives):
+        if error is not None and not self._is_over():
             _log.error("%s; the other queues are still served", error)
 
     async def until_open(self, timeout_s: float) -> None:
         """Wait until every queue was read, or for a while; raises if all brokers have failed."""
-        opened = asyncio.gather(*(broker.opened.wait() for broker in self.brokers.values()))
-        over = asyncio.ensure_future(self.until_over())
-        ends: list[asyncio.Future[Any]] = [opened, over]
-        await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-        await asyncio.gather(*ends, return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        opening = [
+            loop.create_task(_until_open(broker, self._lives[name]))
+            for name, broker in self.brokers.items()
+        ]
+        if opening:
+            await asyncio.wait(opening, timeout=timeout_s)
+        await _end(opening)
         self.raise_if_over()
 
     async def until_over(self) -> None:
         """Wait until all brokers have failed, and raise why."""
-        if self._lives:
-            await asyncio.wait(self._lives)
+        if self._is_lasting:
+            await asyncio.Event().wait()
+        elif self._lives:
+            await asyncio.wait(self._lives.values())
         self.raise_if_over()
 
     def raise_if_over(self) -> None:
         """Raise why the brokers have failed, if all have."""
-        if all(life.done() for life in self._lives):
-            for life in self._lives:
+        if self._is_over():
+            for life in self._lives.values():
                 if not life.cancelled():
                     life.result()
+
+    def _is_over(self) -> bool:
+        return not self._is_lasting and all(life.done() for life in self._lives.values())
 
     def idle_s(self, now_s: float) -> float:
         """Return for how long no queue has had a client."""
@@ -113,10 +131,8 @@ class Server:
     async def stop(self) -> None:
         """Commit pending requests, clear the addresses, and stop listening."""
         await asyncio.gather(*(broker.retire() for broker in self.brokers.values()))
-        lives, self._lives = self._lives, []
-        for life in lives:
-            life.cancel()
-        await asyncio.gather(*lives, return_exceptions=True)
+        lives, self._lives = self._lives, {}
+        await _end(lives.values())
         if self._listener is not None:
             await self._listener.close(1.0)
 
@@ -150,3 +166,20 @@ class Server:
             which = f"a queue called {name!r}" if name else "this queue"
             message = f"{which} is not served at {self.address}; it serves {known}"
         raise QueueNotFoundError(message)
+
+
+async def _until_open(broker: Broker, life: asyncio.Task[None]) -> None:
+    """Wait until a queue was read, or its broker has failed."""
+    opening = asyncio.get_running_loop().create_task(broker.opened.wait())
+    try:
+        await asyncio.wait([opening, life], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _end([opening])
+
+
+async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -50,6 +50,14 @@ class ObjectInfo(Struct, frozen=True):
     key: str
     size_bytes: int
     modified_at: datetime
+
+
+class FolderListing(NamedTuple):
+    """What is directly in a folder."""
+
+    objects: list[ObjectInfo]
+    folders: list[str]
+    """Keys that end in a slash."""
 
 
 class ObjectStore(Protocol):
@@ -132,6 +140,14 @@ class ObjectStore(Protocol):
 
     async def close(self) -> None:
         """Close connections. A second call does nothing."""
+        ...
+
+
+class FolderStore(ObjectStore, Protocol):
+    """A store whose keys form folders, as those of files and of clouds do."""
+
+    async def list_folder(self, folder: str) -> FolderListing:
+        """List what is directly in a folder, which ends in a slash; the topmost one is empty."""
         ...
 
 

@@ -23,6 +23,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote
 
@@ -37,6 +38,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.store.base import (
+    FolderListing,
     ObjectInfo,
     ObjectMissingError,
     ObjectTooShortError,
@@ -182,6 +184,22 @@ class CloudStore:
         else:
             for info in sorted([info async for info in pages], key=lambda info: info.key.encode()):
                 yield info
+
+    async def list_folder(self, folder: str) -> FolderListing:
+        """List what is directly in a folder: objects, and folders."""
+        path = self._folder + folder
+        listing = partial(self._client.list_with_delimiter_async, path or None)
+        found = await self._ask("list", folder, lambda _: listing(), 0)
+        objects = [
+            ObjectInfo(
+                entry["path"].removeprefix(self._folder), entry["size"], entry["last_modified"]
+            )
+            for entry in found["objects"]
+        ]
+        folders = [f"{each.removeprefix(self._folder)}/" for each in found["common_prefixes"]]
+        if not objects and not folders:
+            await self._demand_store(folder)
+        return FolderListing(objects, folders)
 
     async def _pages(self, prefix: str) -> AsyncIterator[ObjectInfo]:
         folder = self._folder + prefix[: prefix.rfind("/") + 1]

@@ -36,6 +36,7 @@ from bucketq.errors import (
 )
 from bucketq.store import atomic_file
 from bucketq.store.base import (
+    FolderListing,
     LockHeldError,
     ObjectInfo,
     ObjectMissingError,
@@ -173,6 +174,15 @@ class LocalStore:
             else:
                 scan = partial(_scan, self._root, entry, prefix)
                 pending.extend(reversed(await self._run("list", self._root / entry, scan)))
+
+    async def list_folder(self, folder: str) -> FolderListing:
+        """List what is directly in a folder: objects, and folders."""
+        if folder:
+            check_key(folder[:-1])
+        scan = partial(_scan, self._root, folder, folder)
+        entries = await self._run("list", self._root / folder, scan)
+        objects = [entry for entry in entries if isinstance(entry, ObjectInfo)]
+        return FolderListing(objects, [entry for entry in entries if isinstance(entry, str)])
 
     async def close(self) -> None:
         """Let the threads end once they are idle. Calls that are under way still finish."""

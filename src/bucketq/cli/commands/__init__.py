@@ -29,6 +29,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "monitoring": {
         "stats": "Count jobs by kind and status.",
+        "queues": "List the queues under a folder, with their depth, age and broker.",
         "ls": "List jobs in the order in which they were pushed.",
         "show": "Show one job: its fields, payload, result and errors.",
         "dead": "List dead jobs with their last error.",

@@ -1,4 +1,4 @@
-"""``bucketq serve``: run a broker for one or more queues."""
+"""``bucketq serve``: run a broker for one or more queues, or for all queues under a folder."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration
 from bucketq.cli.segment_access import refused_segments
 from bucketq.cli.terminal.log import LineHandler, LogFormat, choose_format, log_to, to_stderr
-from bucketq.cli.terminal.output import Output
+from bucketq.cli.terminal.output import Output, counted
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
+from bucketq.store.queue_search import QueueFolder, is_folder
 from bucketq.store.url import Location, open_store
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ Urls = Annotated[
     argument(
         "URL...",
         "Addresses of queues, or NAME=URL; by default a queue is named after its object, "
-        "or after the folder if the object is called queue.json.",
+        "or after the folder if the object is called queue.json. An address that ends in a slash "
+        "means all queues under it.",
     ),
 ]
 Listen = Annotated[str, option("--listen HOST:PORT", "Where to listen; port 0 picks a free one.")]
@@ -92,6 +94,9 @@ async def run(
 ) -> None:
     """Run a broker for one or more queues.
 
+    With a folder, like s3://bucket/jobs/, it serves every queue under it, and within some seconds
+    those that are created later. Brokers of the same folder share its queues evenly.
+
     Several brokers may run for one queue: one leads, the others are standbys and take over if it
     fails. Clients find the leader through the queue's object. On Ctrl-C or SIGTERM, pending
     requests are committed before it exits.
@@ -99,14 +104,17 @@ async def run(
     Examples:
         bucketq serve file:///srv/jobs/queue.json
         bucketq serve jobs=s3://bucket/jobs.json mail=s3://bucket/mail.json
+        bucketq serve s3://bucket/jobs/
         bucketq serve s3://bucket/jobs.json --listen 10.0.0.7:7700 --tls-cert c.pem --tls-key k.pem
     """
+    from bucketq.broker.folder_watch import FolderWatch
     from bucketq.broker.server import Server
     from bucketq.rpc.address import is_loopback, this_host
     from bucketq.rpc.grpc.descriptors import raise_limit
 
     form = choose_format(log_format, out)
     check_timeout(out.timeout_s)
+    folders = [each for each in url if is_folder(each)]
     tls = server_tls(tls_cert, tls_key, tls_client_ca)
     transport = _transport(tls)
     _check_addresses(listen, advertise, tls, insecure=insecure)
@@ -119,21 +127,32 @@ async def run(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
         server = Server(transport, clock, this_host())
-        found = _locations(url)
-        for _, location in found:
-            stack.push_async_callback(location.store.close)
-        if not is_loopback(listen) and tls_client_ca is None and not insecure:
-            for _, location in found:
+        needs_tokens = not is_loopback(listen) and tls_client_ca is None and not insecure
+
+        async def make(location: Location, *, create: bool = False) -> Broker:
+            if needs_tokens:
                 await check_token_required(location, listen, clock, out.timeout_s)
+            return _broker(location, transport, clock, takeover=takeover, create=create)
+
+        found = _locations([each for each in url if not is_folder(each)])
         for name, location in found:
-            server.add(name, _broker(location, transport, clock, takeover=takeover))
+            stack.push_async_callback(location.store.close)
+            server.add(name, await make(location, create=True))
+        watches = [FolderWatch(QueueFolder(each), server, make, clock) for each in folders]
+        for watch in watches:
+            stack.push_async_callback(watch.close)
+            server.last()
+            await watch.scan()
         stopped = _signals()
         await server.start(listen, advertise, tls=tls is not None)
         stack.push_async_callback(server.stop)
+        for watch in watches:
+            stack.callback(asyncio.create_task(watch.run()).cancel)
         await server.until_open(_OPEN_S)
-        names = ", ".join(server.brokers)
         # With --quiet too: scripts wait for this line, and read the port from it.
-        out.result(f"serving {names} at {server.address}", {"address": server.address})
+        out.result(
+            f"serving {_named(server, folders)} at {server.address}", {"address": server.address}
+        )
         probing = asyncio.create_task(_probe_segments(found, clock, out.timeout_s))
         stack.callback(probing.cancel)
         await _until_over(server, stopped, idle_exit_s)
@@ -184,7 +203,16 @@ def _check_addresses(listen: str, advertise: str, tls: ServerTls | None, *, inse
         )
 
 
-def _broker(location: Location, transport: Transport, clock: Clock, *, takeover: bool) -> Broker:
+def _named(server: Server, folders: list[str]) -> str:
+    """Return the names of the queues, or how many there are under folders."""
+    if not folders:
+        return ", ".join(server.brokers)
+    return f"{counted(len(server.brokers), 'queue')} under {', '.join(folders)}"
+
+
+def _broker(
+    location: Location, transport: Transport, clock: Clock, *, takeover: bool, create: bool
+) -> Broker:
     from bucketq.broker.broker import Broker
 
     register = Register(location.store, location.key, location.url, clock)
@@ -196,6 +224,7 @@ def _broker(location: Location, transport: Transport, clock: Clock, *, takeover:
         archive=archive,
         is_shared=location.scope == "shared",
         takeover=takeover,
+        create=create,
     )
 
 
