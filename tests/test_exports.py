@@ -28,6 +28,7 @@ EXPORTS = [
     "Context",
     "CorruptStateError",
     "Failure",
+    "FoundQueue",
     "GiveUp",
     "HistoryGapError",
     "HistoryRange",
@@ -75,6 +76,7 @@ EXPORTS = [
     "Worker",
     "connect",
     "connect_sync",
+    "list_queues",
     "open_archive",
 ]
 

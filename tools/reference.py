@@ -22,7 +22,14 @@ PAGE = ROOT / "docs" / "reference" / "api.md"
 
 GROUPS: dict[str, dict[str, list[str]]] = {
     "bucketq": {
-        "Connecting": ["connect", "connect_sync", "open_archive", "Tls"],
+        "Connecting": [
+            "connect",
+            "connect_sync",
+            "list_queues",
+            "FoundQueue",
+            "open_archive",
+            "Tls",
+        ],
         "Queues": ["Queue", "BlockingQueue", "Archive"],
         "Jobs": [
             "Job",

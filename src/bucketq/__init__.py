@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bucketq.client.blocking import connect_sync
     from bucketq.client.blocking_queue import BlockingQueue
     from bucketq.client.connect import connect
+    from bucketq.client.queue_listing import list_queues
     from bucketq.errors import (
         AccessDeniedError,
         BucketQError,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from bucketq.queue.queue import Queue
     from bucketq.queue.schedule import Schedule, ScheduleOptions
     from bucketq.rpc.credentials import Tls
+    from bucketq.store.queue_search import FoundQueue
     from bucketq.worker.context import Context
     from bucketq.worker.handler_exceptions import GiveUp, JobCancelled, Retry, Snooze
     from bucketq.worker.worker import Worker
@@ -73,6 +75,7 @@ __all__ = [
     "Context",
     "CorruptStateError",
     "Failure",
+    "FoundQueue",
     "GiveUp",
     "HistoryGapError",
     "HistoryRange",
@@ -120,6 +123,7 @@ __all__ = [
     "Worker",
     "connect",
     "connect_sync",
+    "list_queues",
     "open_archive",
 ]
 
@@ -130,6 +134,7 @@ _NAMES = {
     "bucketq.client.blocking": "connect_sync",
     "bucketq.client.blocking_queue": "BlockingQueue",
     "bucketq.client.connect": "connect",
+    "bucketq.client.queue_listing": "list_queues",
     "bucketq.model.job_ids": "JobId",
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
     "bucketq.model.records": "Backoff Failure Progress",
@@ -145,6 +150,7 @@ _NAMES = {
     "bucketq.rpc.credentials": "Tls",
     "bucketq.worker.context": "Context",
     "bucketq.worker.handler_exceptions": "GiveUp JobCancelled Retry Snooze",
+    "bucketq.store.queue_search": "FoundQueue",
     "bucketq.worker.worker": "Worker",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

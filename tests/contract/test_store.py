@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from bucketq.errors import InvalidRequestError
 from bucketq.store.base import (
+    FolderStore,
     ObjectMissingError,
     ObjectStore,
     ObjectTooShortError,
@@ -331,6 +333,20 @@ async def test_a_listing_holds_the_keys_that_begin_with_the_prefix(store: Object
     ]
     assert await keys(store, "nothing/here/") == []
     assert await keys(store, "queue.json.") == []
+
+
+async def test_a_folder_is_listed_without_what_is_in_its_folders(store: ObjectStore) -> None:
+    for key in ("jobs/a.json", "jobs/a/segments/1", "jobs/b/c/d.json", "jobs.json", "é/ö %.json"):
+        await store.put(key, b"four")
+    folders = cast("FolderStore", store)
+    found = await folders.list_folder("jobs/")
+    assert [(info.key, info.size_bytes) for info in found.objects] == [("jobs/a.json", 4)]
+    assert sorted(found.folders) == ["jobs/a/", "jobs/b/"]
+    top = await folders.list_folder("")
+    assert [info.key for info in top.objects] == ["jobs.json"]
+    assert sorted(top.folders) == ["jobs/", "é/"]
+    assert [info.key for info in (await folders.list_folder("é/")).objects] == ["é/ö %.json"]
+    assert await folders.list_folder("nothing/here/") == ([], [])
 
 
 async def test_a_listing_has_size_and_time(store: ObjectStore) -> None:

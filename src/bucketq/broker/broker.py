@@ -53,6 +53,9 @@ _WARN_S = 10.0
 """How often a broker that is cut off from its storage logs that."""
 _JITTER_S = 0.4
 """The pause after another candidate took over, on average; random, so that few collide."""
+_GIVE_WAY_S = 5.0
+"""How long a broker that has handed its queue over leaves it to others: they notice within a
+second, and after a while it may take the queue back if none of them could."""
 _LOOK_S = 5.0
 """How often it is logged that the object cannot be read."""
 _TAKEOVER_S = 2.0
@@ -77,6 +80,7 @@ class Broker:
         is_shared: bool = True,
         takeover: bool = False,
         create: bool = True,
+        count_led: Callable[[], int] | None = None,
     ) -> None:
         """Make a broker; ``run`` starts it.
 
@@ -89,6 +93,7 @@ class Broker:
                 always belongs to this host.
             takeover: Take over at once, even if another broker leads.
             create: Whether to create the queue if it does not exist.
+            count_led: How many queues its server leads, if servers share them evenly.
         """
         self.where = register.where
         self._register = register
@@ -98,9 +103,16 @@ class Broker:
         self._identity: Identity | None = None
         self._leader: Leader | None = None
         self._is_retired = False
+        self._gives_way_until = 0.0
         self._candidacy = Candidacy()
         self._standby = Standby(
-            register, clock, transport, self._candidacy, is_shared=is_shared, takeover=takeover
+            register,
+            clock,
+            transport,
+            self._candidacy,
+            is_shared=is_shared,
+            takeover=takeover,
+            count_led=count_led,
         )
         self._no_takeover = TransientFault(clock, _log, f"{register.where}: cannot take over")
         self._connections: dict[int, BrokerConnection] = {}
@@ -133,6 +145,11 @@ class Broker:
         if self._leader is None:
             return "standing by"
         return "cut off" if self._leader.is_cut_off else "leading"
+
+    @property
+    def _is_serving(self) -> bool:
+        """Whether it takes calls if it leads: it is not about to stop."""
+        return not self._is_retired and not self._gives_way_until
 
     def has_evidence_against(self, epoch: int) -> None:
         """Take over from this epoch without further evidence: the caller has enough."""
@@ -186,6 +203,7 @@ class Broker:
         del document  # While it stands by it holds no state.
         self._show_life()
         while not self._is_retired:
+            await self._give_way()
             after = await self._standby.vacancy(identity, self.incarnation)
             try:
                 await self._lead(identity, after)
@@ -205,6 +223,24 @@ class Broker:
         finally:
             opening.cancel()
         return opening.result()
+
+    async def hand_over(self) -> None:
+        """Stop leading, so that a broker that stands by takes over; then stand by."""
+        leader = self._leader
+        if leader is None or not self._is_serving:
+            return
+        _log.info("%s: handing over, because another broker leads fewer queues", self.where)
+        self._gives_way_until = asyncio.get_running_loop().time() + _GIVE_WAY_S
+        while len(self._inbox):
+            self._drain()
+        await leader.retire()
+        await leader.close()
+
+    async def _give_way(self) -> None:
+        """After a hand-over, let others be first."""
+        if self._gives_way_until:
+            await asyncio.sleep(self._gives_way_until - asyncio.get_running_loop().time())
+            self._gives_way_until = 0.0
 
     async def retire(self) -> None:
         """Reject new calls, commit pending ones, and clear the address."""
@@ -228,7 +264,7 @@ class Broker:
     def accept_connection(self, hello: Hello, send: Callable[[Answers], None]) -> BrokerConnection:
         """Accept a client, if this broker leads and is the one that the client expects."""
         leader, identity = self._leader, self._identity
-        if leader is None or identity is None or self._is_retired:
+        if leader is None or identity is None or not self._is_serving:
             raise self._superseded()
         if hello.broker and hello.broker != identity.id:
             message = f"this is broker {identity.id}, not {hello.broker}: look the queue up again"
@@ -266,7 +302,7 @@ class Broker:
     def take(self, incoming: RemoteRequest) -> None:
         """Queue a request in the inbox, or reject it at once."""
         leader = self._leader
-        if leader is None or self._is_retired:
+        if leader is None or not self._is_serving:
             incoming.resolve(None, self._superseded())
             return
         try:

@@ -22,6 +22,10 @@ from bucketq.rpc.transport import Listener, ServedConnection, Transport
 
 _log = logging.getLogger("bucketq.broker")
 
+HAND_OVER_S = 2.0
+"""How often a server hands a queue over: its clients wait about a second for the next broker."""
+_UNEVEN = 2
+"""A hand-over then leaves the other server with no more queues than this one."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -36,7 +40,9 @@ class Server:
         self.brokers: dict[str, Broker] = {}
         """The brokers, by the names of their queues."""
         self._lives: dict[str, asyncio.Task[None]] = {}
-        self._is_lasting = False
+        self._is_sharing = False
+        self._next_hand_over_s = 0.0
+        self._handing_over: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
         self._is_tls = False
         self.address = ""
@@ -63,9 +69,13 @@ class Server:
         await broker.retire()
         await _end([self._lives.pop(name)])
 
-    def last(self) -> None:
-        """Go on without queues too: others may be added."""
-        self._is_lasting = True
+    def share(self) -> None:
+        """Share queues evenly with other servers; go on without any, for others may be added."""
+        self._is_sharing = True
+
+    def count_led(self) -> int:
+        """Return how many queues it leads."""
+        return sum(broker.leader is not None for broker in self.brokers.values())
 
     async def start(self, listen: str, advertise: str = "", *, tls: bool = False) -> None:
         """Listen, and start the brokers; ``advertise`` is recorded in the object."""
@@ -107,7 +117,7 @@ class Server:
 
     async def until_over(self) -> None:
         """Wait until all brokers have failed, and raise why."""
-        if self._is_lasting:
+        if self._is_sharing:
             await asyncio.Event().wait()
         elif self._lives:
             await asyncio.wait(self._lives.values())
@@ -121,7 +131,7 @@ class Server:
                     life.result()
 
     def _is_over(self) -> bool:
-        return not self._is_lasting and all(life.done() for life in self._lives.values())
+        return not self._is_sharing and all(life.done() for life in self._lives.values())
 
     def idle_s(self, now_s: float) -> float:
         """Return for how long no queue has had a client."""
@@ -130,6 +140,8 @@ class Server:
 
     async def stop(self) -> None:
         """Commit pending requests, clear the addresses, and stop listening."""
+        if self._handing_over is not None:
+            await asyncio.wait([self._handing_over])
         await asyncio.gather(*(broker.retire() for broker in self.brokers.values()))
         lives, self._lives = self._lives, {}
         await _end(lives.values())
@@ -138,7 +150,21 @@ class Server:
 
     def ping(self, ping: Ping) -> Pong:
         """Answer from memory."""
-        return self._find(ping.queue, ping.incarnation).pong()
+        broker = self._find(ping.queue, ping.incarnation)
+        if self._is_sharing and ping.leads is not None:
+            self._consider(broker, ping.leads)
+        return broker.pong()
+
+    def _consider(self, broker: Broker, others: int) -> None:
+        """Hand a queue over to a server that stands by for it, if that leads fewer by far.
+
+        One queue after the other, so that the next ping says what has become of the last one.
+        """
+        now_s = asyncio.get_running_loop().time()
+        is_uneven = self.count_led() - others >= _UNEVEN
+        if broker.leader is not None and is_uneven and now_s >= self._next_hand_over_s:
+            self._next_hand_over_s = now_s + HAND_OVER_S
+            self._handing_over = asyncio.get_running_loop().create_task(broker.hand_over())
 
     def trusts(self, token: str) -> bool:
         """Whether one of the queues accepts a client with this token."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from bucketq.broker.candidacy import Candidacy
 from bucketq.broker.takeover import (
@@ -48,6 +49,7 @@ class Standby:
         *,
         is_shared: bool,
         takeover: bool,
+        count_led: Callable[[], int] | None,
     ) -> None:
         """Begin; the arguments are those of the ``Broker``."""
         self._register = register
@@ -55,6 +57,7 @@ class Standby:
         self._transport = transport
         self._candidacy = candidacy
         self._is_shared = is_shared
+        self._count_led = count_led
         self._unreadable = TransientFault(clock, _log, f"{register.where}: cannot be read")
         self._unasked = TransientFault(
             clock, _log, f"{register.where}: cannot find out whether its broker is alive"
@@ -106,7 +109,7 @@ class Standby:
             await asyncio.sleep(_LOOK_S)
             return 0
         try:
-            while (sign := await probe(self._transport, record, incarnation)) is Sign.ALIVE:
+            while (sign := await self._probe(record, incarnation)) is Sign.ALIVE:
                 evidence = 0
                 self._unasked.passed()
                 await self._pause(_WATCH_S)
@@ -121,6 +124,10 @@ class Standby:
         self._unasked.passed()
         await self._pause(_JITTER_S)
         return evidence + WEIGHT[sign]
+
+    async def _probe(self, record: BrokerRecord, incarnation: str) -> Sign:
+        leads = None if self._count_led is None else self._count_led()
+        return await probe(self._transport, record, incarnation, leads)
 
     async def _pause(self, about_s: float) -> None:
         await asyncio.sleep(about_s * (0.5 + fraction(self._clock)))

@@ -71,13 +71,18 @@ ENOUGH = 2
 WEIGHT = {Sign.ALIVE: 0, Sign.SILENT: ENOUGH, Sign.GONE: 1}
 
 
-async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
+async def probe(
+    transport: Transport, record: BrokerRecord, incarnation: str, leads: int | None = None
+) -> Sign:
     """Ask the broker that is recorded whether it is there, until it has been silent for too long.
+
+    ``leads`` is how many queues this server leads, if it shares queues with others.
 
     Raises ``UntrustedError`` if it must not be dialled, and ``CannotDialError`` if this side cannot
     dial now. Neither says anything about the broker.
     """
-    return await ask_on(lambda: _ping(transport, record, incarnation))
+    ping = Ping(incarnation=incarnation, leads=leads)
+    return await ask_on(lambda: _ping(transport, record, ping))
 
 
 async def ask_on(ask: Callable[[], Coroutine[Any, Any, Sign]]) -> Sign:
@@ -118,10 +123,10 @@ async def _until_one_is_done(asked: Sequence[asyncio.Task[Sign]], timeout_s: flo
         await asyncio.sleep(timeout_s)
 
 
-async def _ping(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
+async def _ping(transport: Transport, record: BrokerRecord, ping: Ping) -> Sign:
     try:
         address = secured(record.address, tls=record.tls)
-        pong = await transport.ping(address, Ping(incarnation=incarnation), PING_S)
+        pong = await transport.ping(address, ping, PING_S)
     except NoBrokerThereError:
         return Sign.GONE
     except (UntrustedError, CannotDialError):

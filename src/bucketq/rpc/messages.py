@@ -165,6 +165,8 @@ class Ping(Struct, frozen=True, kw_only=True):
 
     queue: str = ""
     incarnation: str = ""
+    leads: int | None = None
+    """How many queues the server that asks leads, if it stands by and shares them with others."""
 
 
 class Pong(Struct, frozen=True, kw_only=True):

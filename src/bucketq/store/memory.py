@@ -15,6 +15,7 @@ from datetime import datetime
 
 from bucketq.clock import Clock, SystemClock
 from bucketq.store.base import (
+    FolderListing,
     ObjectInfo,
     ObjectMissingError,
     PreconditionFailedError,
@@ -94,6 +95,17 @@ class MemoryStore:
             found = sorted(item for item in self._objects.items() if item[0].startswith(prefix))
         for key, (stored, modified_at) in found:
             yield ObjectInfo(key, len(stored.body), modified_at)
+
+    async def list_folder(self, folder: str) -> FolderListing:
+        """List what is directly in a folder, as it is at this moment."""
+        objects, folders = list[ObjectInfo](), dict[str, None]()
+        async for info in self.list(folder):
+            inner, slash, _ = info.key[len(folder) :].partition("/")
+            if slash:
+                folders[f"{folder}{inner}/"] = None
+            else:
+                objects.append(info)
+        return FolderListing(objects, [*folders])
 
     async def close(self) -> None:
         """Do nothing: a named store is shared by all that opened it."""

@@ -7,7 +7,7 @@ import gc
 import logging
 import re
 import signal
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +30,7 @@ from bucketq.store.url import Location, open_store
 
 if TYPE_CHECKING:
     from bucketq.broker.broker import Broker
+    from bucketq.broker.folder_watch import FolderWatch
     from bucketq.broker.server import Server
     from bucketq.rpc.credentials import ServerTls
     from bucketq.rpc.transport import Transport
@@ -107,14 +108,12 @@ async def run(
         bucketq serve s3://bucket/jobs/
         bucketq serve s3://bucket/jobs.json --listen 10.0.0.7:7700 --tls-cert c.pem --tls-key k.pem
     """
-    from bucketq.broker.folder_watch import FolderWatch
     from bucketq.broker.server import Server
     from bucketq.rpc.address import is_loopback, this_host
     from bucketq.rpc.grpc.descriptors import raise_limit
 
     form = choose_format(log_format, out)
     check_timeout(out.timeout_s)
-    folders = [each for each in url if is_folder(each)]
     tls = server_tls(tls_cert, tls_key, tls_client_ca)
     transport = _transport(tls)
     _check_addresses(listen, advertise, tls, insecure=insecure)
@@ -132,17 +131,12 @@ async def run(
         async def make(location: Location, *, create: bool = False) -> Broker:
             if needs_tokens:
                 await check_token_required(location, listen, clock, out.timeout_s)
-            return _broker(location, transport, clock, takeover=takeover, create=create)
+            count_led = server.count_led if not create else None
+            return _broker(
+                location, transport, clock, takeover=takeover, create=create, count_led=count_led
+            )
 
-        found = _locations([each for each in url if not is_folder(each)])
-        for name, location in found:
-            stack.push_async_callback(location.store.close)
-            server.add(name, await make(location, create=True))
-        watches = [FolderWatch(QueueFolder(each), server, make, clock) for each in folders]
-        for watch in watches:
-            stack.push_async_callback(watch.close)
-            server.last()
-            await watch.scan()
+        found, watches = await _add_queues(server, url, make, clock, stack)
         stopped = _signals()
         await server.start(listen, advertise, tls=tls is not None)
         stack.push_async_callback(server.stop)
@@ -151,12 +145,36 @@ async def run(
         await server.until_open(_OPEN_S)
         # With --quiet too: scripts wait for this line, and read the port from it.
         out.result(
-            f"serving {_named(server, folders)} at {server.address}", {"address": server.address}
+            f"serving {_named(server, url)} at {server.address}", {"address": server.address}
         )
         probing = asyncio.create_task(_probe_segments(found, clock, out.timeout_s))
         stack.callback(probing.cancel)
         await _until_over(server, stopped, idle_exit_s)
         _log.info("stopping: committing pending requests")
+
+
+async def _add_queues(
+    server: Server,
+    urls: list[str],
+    make: Callable[..., Awaitable[Broker]],
+    clock: Clock,
+    stack: AsyncExitStack,
+) -> tuple[list[tuple[str, Location]], list[FolderWatch]]:
+    """Let a server serve the queues at some addresses, and those under folders."""
+    from bucketq.broker.folder_watch import FolderWatch
+
+    found = _locations([each for each in urls if not is_folder(each)])
+    for name, location in found:
+        stack.push_async_callback(location.store.close)
+        server.add(name, await make(location, create=True))
+    watches = list[FolderWatch]()
+    for each in filter(is_folder, urls):
+        server.share()
+        watch = FolderWatch(QueueFolder(each), server, make, clock)
+        stack.push_async_callback(watch.close)
+        await watch.scan()
+        watches.append(watch)
+    return found, watches
 
 
 async def _probe_segments(
@@ -203,15 +221,22 @@ def _check_addresses(listen: str, advertise: str, tls: ServerTls | None, *, inse
         )
 
 
-def _named(server: Server, folders: list[str]) -> str:
+def _named(server: Server, urls: list[str]) -> str:
     """Return the names of the queues, or how many there are under folders."""
+    folders = [each for each in urls if is_folder(each)]
     if not folders:
         return ", ".join(server.brokers)
     return f"{counted(len(server.brokers), 'queue')} under {', '.join(folders)}"
 
 
 def _broker(
-    location: Location, transport: Transport, clock: Clock, *, takeover: bool, create: bool
+    location: Location,
+    transport: Transport,
+    clock: Clock,
+    *,
+    takeover: bool,
+    create: bool,
+    count_led: Callable[[], int] | None,
 ) -> Broker:
     from bucketq.broker.broker import Broker
 
@@ -225,6 +250,7 @@ def _broker(
         is_shared=location.scope == "shared",
         takeover=takeover,
         create=create,
+        count_led=count_led,
     )
 
 

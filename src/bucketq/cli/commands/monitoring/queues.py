@@ -47,16 +47,16 @@ async def run(out: Output, url: FolderUrl) -> None:
         await folder.close()
     limit = asyncio.Semaphore(_AT_ONCE)
     rows = await asyncio.gather(*(_row(queue, limit, out) for queue in found))
+    failed = [row for row in rows if "error" in row]
     if out.json:
         for row in rows:
             out.value(row)
     else:
         out.table(_COLUMNS, [_cells(row) for row in rows if "error" not in row])
+        for row in failed:
+            out.note(f"{row['queue']}: {row['error']}")
         if not found:
             out.note(f"no queue under {url}")
-    failed = [row for row in rows if "error" in row]
-    for row in failed:
-        out.note(f"{row['queue']}: {row['error']}")
     if failed:
         raise BucketQError(f"{counted(len(failed), 'queue')} under {url} could not be read")
 
