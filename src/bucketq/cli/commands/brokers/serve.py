@@ -7,8 +7,9 @@ import gc
 import logging
 import re
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -127,15 +128,8 @@ async def run(
         stack.push_async_callback(transport.close)
         server = Server(transport, clock, this_host())
         needs_tokens = not is_loopback(listen) and tls_client_ca is None and not insecure
-
-        async def make(location: Location, *, create: bool = False) -> Broker:
-            if needs_tokens:
-                await check_token_required(location, listen, clock, out.timeout_s)
-            count_led = server.count_led if not create else None
-            return _broker(
-                location, transport, clock, takeover=takeover, create=create, count_led=count_led
-            )
-
+        guarded = listen if needs_tokens else ""
+        make = _BrokerMaker(server, transport, clock, takeover, guarded, out.timeout_s)
         found, watches = await _add_queues(server, url, make, clock, stack)
         stopped = _signals()
         await server.start(listen, advertise, tls=tls is not None)
@@ -156,7 +150,7 @@ async def run(
 async def _add_queues(
     server: Server,
     urls: list[str],
-    make: Callable[..., Awaitable[Broker]],
+    make: _BrokerMaker,
     clock: Clock,
     stack: AsyncExitStack,
 ) -> tuple[list[tuple[str, Location]], list[FolderWatch]]:
@@ -229,29 +223,34 @@ def _named(server: Server, urls: list[str]) -> str:
     return f"{counted(len(server.brokers), 'queue')} under {', '.join(folders)}"
 
 
-def _broker(
-    location: Location,
-    transport: Transport,
-    clock: Clock,
-    *,
-    takeover: bool,
-    create: bool,
-    count_led: Callable[[], int] | None,
-) -> Broker:
-    from bucketq.broker.broker import Broker
+@dataclass(frozen=True)
+class _BrokerMaker:
+    """Makes the brokers of a server."""
 
-    register = Register(location.store, location.key, location.url, clock)
-    archive = ArchiveWriter(location.store, Layout.of(location.store.url, location.key))
-    return Broker(
-        register,
-        clock,
-        transport,
-        archive=archive,
-        is_shared=location.scope == "shared",
-        takeover=takeover,
-        create=create,
-        count_led=count_led,
-    )
+    server: Server
+    transport: Transport
+    clock: Clock
+    takeover: bool
+    listen: str
+    """The address, if queues must require tokens to be served there."""
+    timeout_s: float
+
+    async def __call__(self, location: Location, *, create: bool = False) -> Broker:
+        """Make the broker of a queue; those under a folder are not created, and are shared."""
+        from bucketq.broker.broker import Broker
+
+        if self.listen:
+            await check_token_required(location, self.listen, self.clock, self.timeout_s)
+        return Broker(
+            Register(location.store, location.key, location.url, self.clock),
+            self.clock,
+            self.transport,
+            archive=ArchiveWriter(location.store, Layout.of(location.store.url, location.key)),
+            is_shared=location.scope == "shared",
+            takeover=self.takeover,
+            create=create,
+            count_led=None if create else self.server.count_led,
+        )
 
 
 async def _until_over(server: Server, stopped: asyncio.Event, idle_exit_s: float) -> None:
