@@ -123,7 +123,10 @@ class WholeReader:
         head.promote(now)
         whole.promote(now)
         kinds = dict.fromkeys(job.kind for job in whole.jobs)
-        pairs += [(f"next {k}", head.head_of(k, now), whole.head_of(k, now)) for k in kinds]
+        pairs += [
+            (f"next {k}", head.waiting.head_of(k, now), whole.waiting.head_of(k, now))
+            for k in kinds
+        ]
         pairs += [(job.id, head.find_job(job.id), job) for job in looked_up]
         self._found = whole.jobs.by_id
         pairs.append(("order of the dead", list(dead_jobs(head)), list(dead_jobs(whole))))

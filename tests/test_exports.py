@@ -48,6 +48,7 @@ EXPORTS = [
     "KeyConflictError",
     "LeaseLostError",
     "LeaseRef",
+    "LimitInfo",
     "NewerFormatError",
     "NotDurableError",
     "OverloadedError",

@@ -22,6 +22,7 @@ SOURCES = [
         "result_verbs.py",
         "batch_verbs.py",
         "schedule_verbs.py",
+        "limit_verbs.py",
         "token_verbs.py",
         "history_verbs.py",
     )

@@ -44,6 +44,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
             "Pulse",
         ],
         "Schedules": ["Schedule", "ScheduleOptions"],
+        "Limits": ["LimitInfo"],
         "Handlers": ["Worker", "Context", "Retry", "Snooze", "GiveUp", "JobCancelled"],
         "Numbered batches": ["ConsumerState", "BatchState", "JobBatch", "ConsumerInfo"],
         "The state of a queue": ["Settings", "Stats", "Snapshot", "TokenInfo"],

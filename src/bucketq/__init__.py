@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from bucketq.model.job_ids import JobId
+    from bucketq.model.limits import LimitInfo
     from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot
     from bucketq.model.queue_stats import Stats
@@ -95,6 +96,7 @@ __all__ = [
     "KeyConflictError",
     "LeaseLostError",
     "LeaseRef",
+    "LimitInfo",
     "NewerFormatError",
     "NotDurableError",
     "OverloadedError",
@@ -146,6 +148,7 @@ _NAMES = {
     "bucketq.queue.change": "Change ChangeRequest HistoryRange JobChange",
     "bucketq.queue.job": "Job JobBatch JobPage",
     "bucketq.queue.push_options": "JobSpec PushOptions",
+    "bucketq.model.limits": "LimitInfo",
     "bucketq.queue.schedule": "Schedule ScheduleOptions",
     "bucketq.rpc.credentials": "Tls",
     "bucketq.worker.context": "Context",

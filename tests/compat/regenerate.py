@@ -15,6 +15,7 @@ from pathlib import Path
 from bucketq.codec import Document
 from tests.compat.adopted_rows import adopted_segment
 from tests.compat.expiring_rows import expiring_segment
+from tests.compat.limit_rows import limited_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_segment
 
@@ -49,6 +50,8 @@ def files() -> dict[Path, bytes]:
     found[segment_path(record.id, "expiring")] = body
     record, body = adopted_segment()
     found[segment_path(record.id, "adopted")] = body
+    record, body = limited_segment()
+    found[segment_path(record.id, "limited")] = body
     return found | {segment_path(name): body for name, body in vectors().items()}
 
 

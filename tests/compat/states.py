@@ -28,6 +28,7 @@ from bucketq.model.tokens import TokenRecord
 from tests.compat.adopted_rows import adopted
 from tests.compat.expiring_rows import expiring
 from tests.compat.golden_file import Golden
+from tests.compat.limit_rows import limited
 from tests.compat.pushed_jobs import PUSH
 from tests.compat.running_jobs import progress, snoozed
 from tests.compat.schedule_rows import SCHEDULES, add_schedules
@@ -443,4 +444,5 @@ FILES = {
     "unique": Golden(unique, "commit-1", 2),
     "expiring": Golden(expiring, "commit-1", 2),
     "adopted": Golden(adopted, "commit-1", 2),
+    "limited": Golden(limited, "commit-1", 2),
 }

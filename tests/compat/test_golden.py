@@ -21,9 +21,11 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.errors import JobNotFoundError
 from bucketq.model.base import NewJob
+from bucketq.model.limits import BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.operations import (
     AnyOperation,
+    Claim,
     Get,
     List,
     Push,
@@ -51,6 +53,7 @@ from bucketq.model.transitions import apply
 from tests.compat import regenerate
 from tests.compat.adopted_rows import adopted_ids, adopted_segment
 from tests.compat.expiring_rows import expiring_at, expiring_segment
+from tests.compat.limit_rows import limited_at, limited_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_at, unique_segment
 from tests.unit.codec.objects import NOW, content_of
@@ -265,11 +268,15 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del reservations[0]["news"]
     schedules = json.loads(golden("scheduled"))["schedules"]
     del schedules[0]["news"]
+    tenants = json.loads(golden("limited"))
+    schedules += tenants["schedules"]
     come = json.loads(golden("progress"))["jobs"]
     snoozed = json.loads(golden("snoozed"))["jobs"]
     named, expiring = (json.loads(golden(name))["jobs"] for name in ("unique", "expiring"))
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
-        (JobRecord, [*jobs, *bulk["jobs"], *come, *snoozed, *named, *expiring]),
+        (JobRecord, [*jobs, *bulk["jobs"], *come, *snoozed, *named, *expiring, *tenants["jobs"]]),
+        (LimitRecord, tenants["limits"]),
+        (BucketRecord, tenants["buckets"]),
         (Progress, [row["progress"] for row in come]),
         (ConsumerRecord, [*bulk["consumers"], *limited]),
         (WriterRecord, bulk["writers"]),
@@ -286,6 +293,18 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     for shape, rows in shapes:
         fields = {field for row in rows for field in row}
         assert fields == set(shape.__struct_fields__), f"a field of {shape.__name__} is not there"
+
+
+def test_groups_of_a_golden_queue_take_turns_within_their_limits() -> None:
+    deep = DeepState(decode(golden("limited"), "limited.json").state)
+    record, body = limited_segment()
+    assert regenerate.segment_path(record.id, "limited").read_bytes() == body, HOW
+    deep.memory.bodies[record.id] = body
+    claim = Request(Claim(worker="w", secret="5" * 32, limit=10))
+    before = deep.apply(claim, limited_at(19)).answer
+    assert [job.id for job in before] == ["job-5", "job-8", "job-2", "job-3", "job-9"]
+    after = deep.apply(claim, limited_at(19.5)).answer
+    assert [job.id for job in after] == ["job-1"]
 
 
 def test_an_existing_golden_object_is_replaced_only_when_told(

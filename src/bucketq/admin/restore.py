@@ -42,6 +42,7 @@ from bucketq.errors import (
 from bucketq.model.effects.segment_changes import FORMAT, class_of
 from bucketq.model.effects.unique_jobs import FEATURE as UNIQUE
 from bucketq.model.history import History
+from bucketq.model.limits import FEATURE as LIMITS
 from bucketq.model.operations import Release, Request
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import FEATURE as SCHEDULES
@@ -138,7 +139,8 @@ def _read_copy(body: bytes) -> CopiedQueue:
             "the copy does not hold the jobs of the segments that it names: it is the object of a "
             "deep queue; make copies with `bucketq backup`, or name the queue itself by its address"
         )
-    state.requires = {SCHEDULES: None} if state.schedules else {}
+    tables = ((SCHEDULES, state.schedules), (LIMITS, state.limits))
+    state.requires = {feature: None for feature, rows in tables if rows}
     return copy
 
 

@@ -36,6 +36,7 @@ class PastJobs:
         statuses: Sequence[str] | None = None,
         kinds: Sequence[str] | None = None,
         tags: dict[str, str] | None = None,
+        groups: Sequence[str] | None = None,
     ) -> JobPage[Any]:
         """Return a page of the jobs that match."""
         found = [
@@ -44,6 +45,7 @@ class PastJobs:
             if job.seq > after
             and (not statuses or job.status in statuses)
             and (not kinds or job.kind in kinds)
+            and (not groups or job.group in groups)
             and (tags or {}).items() <= (job.tags or {}).items()
         ]
         page = found[:limit]

@@ -43,4 +43,7 @@ Since = Annotated[
 ]
 Until = Annotated[str | None, option("--until TIME", "End, exclusive; now by default.")]
 Yes = Annotated[bool, option("--yes -y", "Do not ask for confirmation.")]
+LimitTarget = Annotated[
+    str, argument("TARGET", "What it holds for: kind=NAME, group=NAME, or group=* for every group.")
+]
 ScheduleName = Annotated[str, argument("NAME", "Name of the schedule, as shown by `ls`.")]

@@ -14,6 +14,7 @@ from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.effects.operators import CancelAnswer
 from bucketq.model.job_ids import JobId
+from bucketq.model.limits import LimitInfo
 from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Progress, Status
@@ -172,12 +173,19 @@ class BlockingQueue(Generic[T]):
         statuses: Names = None,
         kinds: Names = None,
         tags: dict[str, str] | None = None,
+        groups: Names = None,
         after: int = 0,
         limit: int = 100,
     ) -> JobPage[T]:
         """Read a page of jobs, in the order of their pushes."""
         return self._call(
-            self._queue.jobs, statuses=statuses, kinds=kinds, tags=tags, after=after, limit=limit
+            self._queue.jobs,
+            statuses=statuses,
+            kinds=kinds,
+            tags=tags,
+            groups=groups,
+            after=after,
+            limit=limit,
         )
 
     def stats(self) -> Stats:
@@ -441,6 +449,46 @@ class BlockingQueue(Generic[T]):
     def schedules(self) -> list[Schedule[T]]:
         """List the schedules, in the order in which they were made."""
         return self._call(self._queue.schedules)
+
+    def limit(
+        self,
+        *,
+        kind: str | None = None,
+        group: str | None = None,
+        running: int | None = None,
+        rate: int | None = None,
+        period_s: Duration | None = None,
+        request: str | None = None,
+    ) -> SetAnswer:
+        """Limit the jobs of a kind or of a group; ``group="*"`` limits every group by itself.
+
+        At most ``running`` of them run at once, and at most ``rate`` start in ``period_s``. Both
+        may be given. It replaces the limit that was there; a group with a limit of its own does not
+        obey that of every group. After a time without starts, ``rate`` jobs may start at once.
+        Retries count as starts. Returns ``created``, ``changed`` or ``unchanged``.
+        """
+        return self._call(
+            self._queue.limit,
+            kind=kind,
+            group=group,
+            running=running,
+            rate=rate,
+            period_s=period_s,
+            request=request,
+        )
+
+    def unlimit(
+        self, *, kind: str | None = None, group: str | None = None, request: str | None = None
+    ) -> bool:
+        """Remove the limit of a kind or a group; return whether there was one."""
+        return self._call(self._queue.unlimit, kind=kind, group=group, request=request)
+
+    def limits(self, *, kind: str | None = None, group: str | None = None) -> list[LimitInfo]:
+        """List the limits, in the order in which they were made, and how near each is.
+
+        With a kind or a group, only the limits that hold for such jobs.
+        """
+        return self._call(self._queue.limits, kind=kind, group=group)
 
     def create_token(
         self,

@@ -119,7 +119,9 @@ class ClientConnection:
         self._releases_many = "release_many" in wire.welcome.operations
         self._withdraws = "withdraw" in wire.welcome.operations
         self._snoozes = "snooze" in wire.welcome.operations
-        self._knows_options = {"unique", "expiry", "follow_ups"} <= set(wire.welcome.operations)
+        self._knows_options = {"unique", "expiry", "groups", "follow_ups"} <= set(
+            wire.welcome.operations
+        )
         self._wire = wire
         self._loop = asyncio.get_running_loop()
         self._version = wire.welcome.version

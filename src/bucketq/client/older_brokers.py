@@ -43,6 +43,11 @@ def refuse_options(jobs: Sequence[NewJob], known: Container[str], address: str) 
             f"the broker at {address} does not know jobs that expire: upgrade it, or push without "
             "expires_in_s"
         )
+    if "groups" not in known and any(job.group for job in jobs):
+        raise InvalidRequestError(
+            f"the broker at {address} does not know groups of jobs: upgrade it, or push without "
+            "group"
+        )
     if "unique" not in known and any(job.unique is not None for job in jobs):
         raise InvalidRequestError(
             f"the broker at {address} does not know unique jobs: upgrade it, or push without unique"

@@ -19,6 +19,7 @@ from bucketq.codec.table_checks import (
     check_consumers,
     check_history,
     check_jobs,
+    check_limits,
     check_schedules,
     check_segments,
     check_sessions,
@@ -26,6 +27,8 @@ from bucketq.codec.table_checks import (
 from bucketq.codec.unknown_fields import split_fields
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.history import FEATURE, ChangeRecord, ChangeRecorder, CopyRecord, History
+from bucketq.model.limits import FEATURE as LIMITS
+from bucketq.model.limits import BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.reservations import ReservationRecord
@@ -72,6 +75,7 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     horizon: int
     time: AgreedTime | None = None
     since: int = 0
+    last_served: list[tuple[str, int, str]] = []
     commits: list[str]
     sessions: list[Session]
     keys: list[KeyRecord]
@@ -79,6 +83,8 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     consumers: list[ConsumerRecord] = []
     writers: list[WriterRecord] = []
     schedules: list[ScheduleRecord] = []
+    limits: list[LimitRecord] = []
+    buckets: list[BucketRecord] = []
     reservations: list[ReservationRecord] = []
     segments: list[SegmentRecord] = []
     heads: list[CopyRecord] = []
@@ -309,11 +315,14 @@ def _build(found: _ObjectFields) -> State:
         raise ValueError(
             f"a segment has a first_id, and the object does not require {CONSECUTIVE!r}"
         )
+    if found.limits and found.requires and LIMITS not in found.requires:
+        raise ValueError(f"it has limits, and does not require {LIMITS!r}")
     check_history(found.since, found.version, found.changes, found.heads)
     check_segments(found.segments, found.next_seq)
     check_sessions(found.sessions)
     check_consumers(found.consumers)
     check_schedules(found.schedules)
+    check_limits(found.limits, found.buckets)
     check_jobs(found.jobs, found.next_seq)
     _check_times(found)
     _detach(found.jobs)
@@ -329,6 +338,8 @@ def _build(found: _ObjectFields) -> State:
             consumers=found.consumers,
             writers=found.writers,
             schedules=found.schedules,
+            limits=found.limits,
+            buckets=found.buckets,
             reservations=found.reservations,
             segments=found.segments,
         )
@@ -346,6 +357,9 @@ def _build(found: _ObjectFields) -> State:
     state.paused_kinds = dict.fromkeys(found.paused_kinds)
     state.next_seq = found.next_seq
     state.time = found.time
+    state.waiting.turns.last_served = {
+        (kinds, priority): group for kinds, priority, group in found.last_served
+    }
     if found.since:
         state.history = History(found.since, map(_detached, found.changes), found.heads)
         state.recorder = ChangeRecorder(state)

@@ -250,6 +250,8 @@ class Document:
             "consumers": _Section("consumers", state.consumers),
             "writers": _Section("writers", state.writers),
             "schedules": _Section("schedules", state.schedules),
+            "limits": _Section("limits", state.limits),
+            "buckets": _Section("buckets", state.buckets),
             "reservations": _Section("reservations", state.reservations),
             SEGMENTS: _SegmentSection(state.cold.rows),
             "heads": _Section("heads", state.history.copies),
@@ -343,6 +345,8 @@ def encode_head(state: State, *, is_inline: bool = False) -> bytes:
         horizon=state.sessions.horizon,
         time=UNSET if state.time is None else Raw(_encoder.encode(state.time)),
         since=UNSET if is_inline else state.history.since or UNSET,
+        last_served=[(*key, group) for key, group in state.waiting.turns.last_served.items()]
+        or UNSET,
         commits=list(state.commits),
     )
     return encode_row(head, state.extra.get(("head", "")))[1:-1]

@@ -108,6 +108,8 @@ class InlineCopy:
             "consumers": state.consumers,
             "writers": state.writers,
             "schedules": state.schedules,
+            "limits": state.limits,
+            "buckets": state.buckets,
         }
         self._others = {
             name: [_line(state, name, row) for row in table] for name, table in others.items()

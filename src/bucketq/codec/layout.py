@@ -10,7 +10,10 @@ FORMAT = 2
 """The newest format that this code knows. A newer one is refused, an older one is read. An object
 is written in format 1 until it uses something that older code must not ignore."""
 REQUIRED = frozenset(
-    {"segments", "reservations", "consecutive-ids", "history", "schedules", "unique", "expiry"}
+    {
+        *("segments", "reservations", "consecutive-ids", "history", "schedules", "unique"),
+        *("expiry", "groups", "limits"),
+    }
 )
 """What an object of format 2 may require of its readers, as far as this code knows it."""
 
@@ -21,6 +24,8 @@ OPENINGS = {
     "consumers": b'\n],"consumers":[',
     "writers": b'\n],"writers":[',
     "schedules": b'\n],"schedules":[',
+    "limits": b'\n],"limits":[',
+    "buckets": b'\n],"buckets":[',
     "reservations": b'\n],"reservations":[',
     "segments": b'\n],"segments":[',
     "heads": b'\n],"heads":[',
@@ -39,7 +44,7 @@ HISTORY = ("heads", CHANGES)
 KEPT = frozenset({SEGMENTS, "reservations", *HISTORY})
 """Tables that are no matter of people: an edit keeps them, and a copy is made without them."""
 TABLES = tuple(name for name in OPENINGS if name not in KEPT)
-OPTIONAL = frozenset({"tokens", "consumers", "writers", "schedules"}) | KEPT
+OPTIONAL = frozenset({"tokens", "consumers", "writers", "schedules", "limits", "buckets"}) | KEPT
 """Tables that are left out if they are empty."""
 
 
@@ -60,4 +65,5 @@ class Head(Struct, frozen=True, kw_only=True):
     horizon: int
     time: Raw | UnsetType = UNSET
     since: int | UnsetType = UNSET
+    last_served: list[tuple[str, int, str]] | UnsetType = UNSET
     commits: list[str]

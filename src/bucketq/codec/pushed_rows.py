@@ -40,5 +40,7 @@ def pushed_row(job: NewJob, place: int) -> SegmentRow:
         job = replace(job, run_at=run_at, tags=job.tags or None, delay_s=None)
     if job.unique is not None:  # How it was compared with others is not kept.
         job = replace(job, unique_scope=None, unique_s=None, replace=None)
-    fields = SortFields(job.id, place, job.kind, job.priority, run_at, unique=job.unique)
+    fields = SortFields(
+        job.id, place, job.kind, job.priority, run_at, unique=job.unique, group=job.group
+    )
     return SegmentRow(fields, b'%b,"seq":%d}' % (_encode(job)[:-1], place))

@@ -199,7 +199,8 @@ class _Check:
     def _check_index(self, index: SegmentIndex, found: dict[int, SortFields | JobRecord]) -> None:
         for run in index.runs:
             some = [found[position] for position in range(run.start, run.stop)]
-            is_same = all((f.kind, f.priority) == (run.kind, run.priority) for f in some)
+            expected = (run.kind, run.priority, run.group)
+            is_same = all((f.kind, f.priority, f.group) == expected for f in some)
             lowest = min(fields.seq for fields in some)
             if not is_same or lowest != self._record.base + run.seq:
                 self._note(f"the run from position {run.start} on is not what its rows are")

@@ -76,8 +76,9 @@ _STEP_ROWS = 512
 _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 
 _kind = attrgetter("fields.kind")
-_run = attrgetter("fields.kind", "fields.priority")
-_ready_order = attrgetter("fields.kind", "fields.priority", "fields.seq")
+_group = attrgetter("fields.group")
+_run = attrgetter("fields.kind", "fields.priority", "fields.group")
+_ready_order = attrgetter("fields.kind", "fields.priority", "fields.group", "fields.seq")
 
 
 class SortFields(Struct, frozen=True, gc=False):
@@ -94,6 +95,7 @@ class SortFields(Struct, frozen=True, gc=False):
     unique: str | None = None
     expires_at: datetime | None = None
     attempt: int = 0
+    group: str = ""
 
 
 class SegmentRow(Struct, frozen=True, gc=False):
@@ -231,11 +233,14 @@ def encode_in_steps(
             )
             for run in runs
         ]
+        if any(map(_group, rows)):
+            fields.groups = [run[0].fields.group for run in runs]
     else:
         fields.times = (_time(cls, rows[0].fields), _time(cls, rows[-1].fields))
         if cls != "keys":
             places = map(numbers.__getitem__, map(_kind, rows))
             fields.kind_runs = [(place, len(list(run))) for place, run in groupby(places)]
+            fields.groups = sorted(set(filter(None, map(_group, rows))))
     if cls in ("ready", "later"):
         fields.expiries = _expiries(rows, fields.blocks)
     yield
@@ -388,7 +393,7 @@ def _decode_with_unknown(
 def order_of(cls: SegmentClass, fields: SortFields | JobRecord) -> tuple[Any, ...]:
     """Return what the rows of a class are sorted by."""
     if cls == "ready":
-        return (fields.kind, fields.priority, fields.seq)
+        return (fields.kind, fields.priority, fields.group, fields.seq)
     return (_time(cls, fields), fields.seq)
 
 

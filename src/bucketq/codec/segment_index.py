@@ -32,6 +32,9 @@ class IndexFields(Struct, omit_defaults=True):
     kinds: list[str] = []
     runs: list[tuple[int, int, int, int]] = []
     """Of each run: place of its kind, priority, rows, lowest number."""
+    groups: list[str] = []
+    """The group of each run; none given: no job has one. In a segment without runs, the groups of
+    its jobs in order."""
     kind_runs: list[tuple[int, int]] = []
     """Of rows that have one kind: place of the kind, rows."""
     blocks: list[tuple[int, int, str]] = []
@@ -110,8 +113,12 @@ def index_of(fields: IndexFields, index_offset: int) -> SegmentIndex:
         position += rows
         offset += length
     runs, start = [], 0
-    for number, priority, rows, seq in fields.runs:
-        runs.append(Run(fields.kinds[number], priority, start, start + rows, seq))
+    groups = fields.groups or [""] * len(fields.runs)
+    if fields.runs and len(groups) != len(fields.runs):
+        message = f"{len(fields.runs)} runs of {len(groups)} groups"
+        raise ValueError(message)
+    for (number, priority, rows, seq), group in zip(fields.runs, groups, strict=False):
+        runs.append(Run(fields.kinds[number], priority, start, start + rows, seq, group))
         start += rows
     kind_numbers = array("H")
     for number, rows in fields.kind_runs:
@@ -131,6 +138,7 @@ def index_of(fields: IndexFields, index_offset: int) -> SegmentIndex:
         seqs=seqs,
         ids=ids,
         expiries=tuple(BlockExpiry(*each) for each in fields.expiries),
+        has_groups=bool(fields.groups),
     )
 
 

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 
 from bucketq.codec.deletion_vector import is_vector_id
 from bucketq.codec.segment_file import is_segment_id
+from bucketq.errors import InvalidRequestError
+from bucketq.model.effects.limit_changes import check_limit
 from bucketq.model.history import ChangeRecord, CopyRecord
 from bucketq.model.job_ids import made_at
+from bucketq.model.limits import BucketRecord, LimitRecord, SetLimit
 from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import ScheduleRecord
@@ -99,6 +102,21 @@ def check_schedules(schedules: list[ScheduleRecord]) -> None:
             )
         if schedule.jitter_s < 0:
             raise ValueError(f"schedules[{index}] ({schedule.id}) has a jitter below 0")
+
+
+def check_limits(limits: list[LimitRecord], buckets: list[BucketRecord]) -> None:
+    """Check limits and token buckets."""
+    for index, limit in enumerate(limits):
+        given = SetLimit(
+            target=limit.id, running=limit.running, rate=limit.rate, period_s=limit.period_s
+        )
+        try:
+            check_limit(given)
+        except InvalidRequestError as error:
+            raise ValueError(f"limits[{index}] ({limit.id}): {error}") from error
+    for index, bucket in enumerate(buckets):
+        if bucket.full_at.tzinfo is None:
+            raise ValueError(f"buckets[{index}] ({bucket.id}) has a time without a zone")
 
 
 def check_history(

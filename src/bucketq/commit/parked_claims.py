@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from bucketq.commit.parked_timers import ParkedTimers
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.model.indexes.expiring_jobs import FEATURE as EXPIRY
+from bucketq.model.effects.next_jobs import has_next
 from bucketq.model.operations import Claim
 from bucketq.model.state import State
 
@@ -22,7 +22,10 @@ K = TypeVar("K")
 
 
 def next_due_s(state: State | None, now: datetime) -> float | None:
-    """Return the seconds until a delayed job can be handed out; None: none will be."""
+    """Return the seconds until a job that is delayed, or held up by a rate, can be handed out.
+
+    None: there is none.
+    """
     due = None if state is None or state.paused else state.next_due()
     return None if due is None else (due - now).total_seconds()
 
@@ -82,7 +85,7 @@ class ParkedClaims:
             return None
         heads = sorted((*next(iter(line.items())), kinds) for kinds, line in self._lines.items())
         for _, pending, kinds in heads:
-            if _has_job(state, kinds, now):
+            if has_next(state, kinds, now):
                 self.discard(pending)
                 return pending
         return None
@@ -111,15 +114,3 @@ def _remove(groups: dict[K, dict[int, PendingRequest]], key: K, number: int) -> 
     del group[number]
     if not group:
         del groups[key]
-
-
-def _has_job(state: State, kinds: tuple[str, ...], now: datetime) -> bool:
-    """Whether there is a job of some kinds. Raises ``ColdRowsNeededError``.
-
-    Jobs in segments may all have expired, if some of the queue expire: then they are read.
-    """
-    find = state.head_of if EXPIRY in state.requires else state.first_of
-    return any(
-        kind not in state.paused_kinds and find(kind, now) is not None
-        for kind in kinds or tuple(state.kinds_waiting())
-    )

@@ -31,6 +31,7 @@ from bucketq.commit.request_ids import is_unjudged
 from bucketq.commit.upkeep.tidying import tidy
 from bucketq.errors import BucketQError, CorruptStateError, NotDurableError, UnavailableError
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError
+from bucketq.model.indexes.lane import lane_of
 from bucketq.model.operations import CLAIMS, Claim, Heartbeat, Request, Withdraw
 from bucketq.model.results import Wait
 from bucketq.model.state import State
@@ -327,8 +328,8 @@ class WorkingState:
 
     def _read_ahead(self, state: State, claim: Applied) -> None:
         """Read the rows that the claims after this one will need."""
-        kinds = dict.fromkeys(job.kind for job in claim.answer or ())
-        parts = [part for kind in kinds for part in state.cold.ahead(kind)]
+        lanes = dict.fromkeys(lane_of(job.kind, job.group) for job in claim.answer or ())
+        parts = [part for lane in lanes for part in state.cold.ahead(lane)]
         if parts:
             self._cold.prefetch(parts)
 

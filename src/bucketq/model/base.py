@@ -46,6 +46,8 @@ class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What is replaced in the job that is there, if it waits; None: nothing."""
     expires_in_s: float | None = None
     """It is finished as ``expired`` unless it is claimed in so many seconds; None: never."""
+    group: str = ""
+    """With which jobs it shares turns and limits, such as those of a tenant; empty: it has none."""
 
 
 class Operation(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag=str.lower):

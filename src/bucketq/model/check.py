@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError, RejectedError
 from bucketq.model.base import NewJob, Replacement, UniqueScope
+from bucketq.model.limits import EVERY_GROUP
 from bucketq.model.records import Progress
 from bucketq.model.settings import Settings, check_backoff
 
@@ -31,9 +32,11 @@ RESERVED = "\x1f"
 """What no idempotency key of a user begins with: keys that the queue makes itself do."""
 _MAX_KIND = 128  # Kinds are in the names of folders, which file systems limit to 255 bytes.
 _LARGEST_PROGRESS = 2**53  # Every JSON reader holds it exactly.
+MAX_GROUP = 128  # Groups are written with every row, and in the lists of every index.
 _EXPIRY_FORMAT = (
     2  # Older code would hand out expired jobs, and an object of format 1 cannot say so.
 )
+_GROUP_FORMAT = 2  # Older code would not let groups take turns.
 _SHOWN_LENGTH = 80  # An error shows about one line of a bad value, not all of it.
 MAX_PRIORITY = 2**31  # Every JSON reader holds it exactly, also those with floats only.
 MAX_INTEGER = 2**63 - 1  # The largest integer that the wire and other languages hold.
@@ -59,8 +62,8 @@ def new_job(job: NewJob, settings: Settings) -> int:
         check_backoff(job.backoff)
     if job.key is not None:
         _key(job.key)
-    if job.unique is not None or job.replace is not None:
-        _unique(job)
+    if job.unique is not None or job.replace is not None or job.group != "":
+        _names(job, settings)
     if job.tags is not None:
         tags(job.tags, settings)
     if job.replay_of is not None:
@@ -95,6 +98,28 @@ def _expiry(job: NewJob, settings: Settings) -> None:
             f"a job with a delay of {job.delay_s:g} seconds that expires in {job.expires_in_s:g} "
             "would never run: both are counted from its push"
         )
+
+
+def _names(job: NewJob, settings: Settings) -> None:
+    if job.unique is not None or job.replace is not None:
+        _unique(job)
+    if job.group == "":
+        return
+    group(job.group)
+    if settings.max_format < _GROUP_FORMAT:
+        raise RejectedError(
+            f"jobs with a group need max_format {_GROUP_FORMAT}: run `bucketq upgrade` once every "
+            "process of the queue has been upgraded"
+        )
+
+
+def group(value: object) -> None:
+    """Check the name of a group."""
+    name(value, "group")
+    if not isinstance(value, str) or len(value) > MAX_GROUP or not value.isprintable():
+        _refuse(f"bad group {_short(value)}: use 1 to {MAX_GROUP} characters that can be printed")
+    if value == EVERY_GROUP:
+        _refuse(f"a group cannot be called {EVERY_GROUP!r}, which stands for every group")
 
 
 def _key(value: object) -> None:
@@ -147,6 +172,15 @@ def kinds(values: tuple[str, ...]) -> None:
         _refuse(f"{len(values)} kinds in one request, at most {MAX_NAME} are allowed")
     for value in values:
         kind(value)
+
+
+def groups(values: tuple[str, ...]) -> None:
+    """Check the names of groups that a request chooses by; an empty one stands for no group."""
+    if len(values) > MAX_NAME:
+        _refuse(f"{len(values)} groups in one request, at most {MAX_NAME} are allowed")
+    for value in values:
+        if value != "":
+            group(value)
 
 
 def name(value: object, what: str) -> None:

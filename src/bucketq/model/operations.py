@@ -15,6 +15,7 @@ from msgspec import Raw, Struct, field
 
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.history import DropChanges, ForgetHistory, NameCopy, ReadChanges, ReadCopy
+from bucketq.model.limits import AnyLimit, ReadLimits
 from bucketq.model.numbered_batches import (
     AckBatch,
     ClaimBatch,
@@ -286,6 +287,7 @@ class List(Operation, frozen=True):
     statuses: tuple[Status, ...] = ()
     kinds: tuple[str, ...] = ()
     tags: dict[str, str] = field(default_factory=dict)
+    groups: tuple[str, ...] = ()
     after: int = 0
     """The ``seq`` of the last job of the page before."""
     limit: int = 100
@@ -344,6 +346,7 @@ AnyOperation = (
     | Publish
     | AnyReservation
     | AnySchedule
+    | AnyLimit
     | AnySegmentChange
     | DropChanges
     | NameCopy
@@ -361,7 +364,7 @@ WAITING = (Claim, Wait)
 
 READS = (
     *(ReadOutbox, Get, List, ReadStats, ReadSnapshot),
-    *(ReadTokens, ReadBatch, ReadConsumers, ReadSchedules, Wait),
+    *(ReadTokens, ReadBatch, ReadConsumers, ReadSchedules, ReadLimits, Wait),
 )
 """Operations that change nothing."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from bucketq.model.limits import LimitInfo
 from bucketq.model.records import BrokerRecord, Status
 
 
@@ -28,6 +29,9 @@ class Stats(Struct, frozen=True, kw_only=True):
     """How many segments hold rows of the queue; an older broker does not know."""
     segment_bytes: int = 0
     """About how many bytes of them are rows that have not left."""
+
+    limited: tuple[LimitInfo, ...] = ()
+    """The limits that let no job start at this moment; an older broker does not know."""
 
     @property
     def head_bytes(self) -> int:

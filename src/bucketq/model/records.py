@@ -89,7 +89,7 @@ class JobRecord(
     pushed_at: datetime
     payload_encoding: Encoding | None = None
     priority: int = 0
-    """Lower goes first; within a priority, the smaller ``seq``."""
+    """Lower goes first; within a priority groups take turns, and in a group the smaller ``seq``."""
     run_at: datetime | None = None
     """Not to be claimed before. None: at once."""
     attempt: int = 0
@@ -109,6 +109,8 @@ class JobRecord(
     """Its unique name among the jobs of its kind; None: it has none."""
     expires_at: datetime | None = None
     """If it was not claimed by then it never is. None: it waits for as long as it takes."""
+    group: str = ""
+    """With which jobs it shares turns and limits; empty: with all others that have no group."""
     lease: str | None = None
     """The token of the current attempt. A done job keeps it, to answer a repeated complete."""
     worker: str | None = None
@@ -134,7 +136,7 @@ class JobRecord(
 
     @property
     def order(self) -> tuple[int, int]:
-        """What a claim sorts by."""
+        """What a claim sorts the jobs of a group by."""
         return (self.priority, self.seq)
 
     def has_expired(self, now: datetime) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from bucketq.model.base import NewJob, Operation
+from bucketq.model.limits import SetLimit
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import (
     Claim,
@@ -134,6 +135,7 @@ _NORMALIZE: dict[type[Operation], Callable[[Any], Operation]] = {
     Complete: _complete,
     CompleteMany: _complete_many,
     SetSchedule: _schedule,
+    SetLimit: lambda limit: structs.replace(limit, period_s=_seconds(limit.period_s)),
     GrantToken: _grant,
     Fail: lambda fail: structs.replace(fail, delay_s=_seconds(fail.delay_s)),
     Release: _release,

@@ -51,6 +51,7 @@ class ScheduleRecord(
     max_attempts: int | None = None
     backoff: Backoff | None = None
     tags: dict[str, str] | None = None
+    group: str = ""
     cron: str = ""
     """Five fields, as in a crontab; empty: it has an interval."""
     timezone: str = "UTC"

@@ -111,7 +111,7 @@ class SegmentRecord(
 
 
 class Run(NamedTuple):
-    """Rows of a ``ready`` segment that have one kind and one priority, in the order of pushes."""
+    """Rows of a ``ready`` segment of one kind, priority and group, in the order of pushes."""
 
     kind: str
     priority: int
@@ -120,6 +120,7 @@ class Run(NamedTuple):
     """The position behind the last one."""
     seq: int
     """The lowest number of its rows, without the base of the segment."""
+    group: str = ""
 
 
 class Block(NamedTuple):
@@ -267,6 +268,8 @@ class SegmentIndex(NamedTuple):
     """The line that holds the hashes of the ids, and of unique names."""
     expiries: tuple[BlockExpiry, ...] = ()
     """The blocks with jobs that expire."""
+    has_groups: bool = False
+    """Whether jobs of it have a group."""
 
     @property
     def has_unique(self) -> bool:

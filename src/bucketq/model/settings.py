@@ -87,6 +87,9 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """How long a writer's position is remembered after it last published."""
     max_schedules: int = 1000
     """How many schedules there may be at once; every commit writes them."""
+    max_limits: int = 10_000
+    """How many limits there may be at once, and how many token buckets that are not full; every
+    commit writes them. Beyond it, groups whose bucket is full wait until another one is."""
     reservation_retention_s: float = 86400.0
     """How long names for segments stay reserved if the process that writes them does not renew
     that. Then what it has written is deleted."""

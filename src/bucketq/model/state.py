@@ -20,6 +20,7 @@ from msgspec import Raw
 
 from bucketq.model.history import ChangeRecorder, History
 from bucketq.model.indexes.age_index import AgeIndex
+from bucketq.model.indexes.bucket_table import BucketTable
 from bucketq.model.indexes.cold_jobs import ColdJobs
 from bucketq.model.indexes.cold_rows import ColdRows
 from bucketq.model.indexes.cold_segment import Segment
@@ -27,10 +28,11 @@ from bucketq.model.indexes.expiring_jobs import FEATURE as EXPIRY
 from bucketq.model.indexes.expiring_jobs import ExpiringJobs
 from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.indexes.known_keys import KnownKeys
-from bucketq.model.indexes.lane import FirstOfKind, Lane
 from bucketq.model.indexes.running_jobs import RunningJobs
 from bucketq.model.indexes.table import Row, Table
 from bucketq.model.indexes.unique_index import UniqueIndex
+from bucketq.model.indexes.waiting_jobs import WaitingJobs
+from bucketq.model.limits import GROUPS, BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.reservations import ReservationRecord
@@ -45,7 +47,9 @@ RING_LENGTH = 64
 version, so it is not more."""
 
 R = TypeVar("R", bound=Row)
-ForgettableTable = Literal["tokens", "consumers", "writers", "reservations", "schedules"]
+ForgettableTable = Literal[
+    "tokens", "consumers", "writers", "reservations", "schedules", "limits", "buckets"
+]
 
 Change = tuple[str, str]
 """The table that a row was changed in, and the row's id; the head of the object has no id."""
@@ -73,6 +77,8 @@ class State:
         writers: Iterable[WriterRecord] = (),
         reservations: Iterable[ReservationRecord] = (),
         schedules: Iterable[ScheduleRecord] = (),
+        limits: Iterable[LimitRecord] = (),
+        buckets: Iterable[BucketRecord] = (),
         segments: Iterable[SegmentRecord] = (),
     ) -> None:
         """Make a state of rows in the order of their numbers. Raises ``ValueError`` on bad ones."""
@@ -93,10 +99,10 @@ class State:
         self.time: AgreedTime | None = None
         """What the clocks of the writers show; None: it was never recorded."""
         self.sessions = Sessions()
-        self.keys = Table(keys)
-        self.tokens = Table(tokens)
+        self.keys, self.tokens = Table(keys), Table(tokens)
         self.consumers, self.writers = Table(consumers), Table(writers)
         self.reservations, self.schedules = Table(reservations), Table(schedules)
+        self.limits, self.buckets = Table(limits), BucketTable(buckets)
         self.jobs = Table(jobs)
         """The jobs of the object itself, and by id those that ``cold`` has lent."""
         self.cold = ColdJobs(ColdRows(segments), self.jobs)
@@ -112,7 +118,6 @@ class State:
         self.changes: list[Change] = []
         """What was changed since the last commit was prepared."""
 
-        self.lanes: dict[str, Lane] = {}
         self.running = RunningJobs()
         self.dead: dict[str, JobRecord] = {}
         self.dead_ages = AgeIndex(self.dead, finished_at)
@@ -123,6 +128,7 @@ class State:
         self.known_keys = KnownKeys(self.keys, self.cold.rows)
         """The keys of the object, and those in segments."""
         self.unique, self.expiring = UniqueIndex(self.jobs), ExpiringJobs(self.jobs.by_id)
+        self.waiting = WaitingJobs(self.jobs.by_id, self.cold, self.delayed, self.expiring)
         self.token_ends = AgeIndex(self.tokens.by_id, attrgetter("expires_at"))
         self.consumer_ages = AgeIndex(self.consumers.by_id, _closed_since)
         self.writer_ages = AgeIndex(self.writers.by_id, attrgetter("at"))
@@ -163,6 +169,8 @@ class State:
     def add_segment(self, record: SegmentRecord, index: SegmentIndex) -> None:
         """Name a segment of jobs that wait and were not there, behind all others."""
         segment = self.cold.add(record, index)
+        if index.has_groups:
+            self.requires[GROUPS] = None
         for kind, count in index.count_kinds(segment.gone).items():
             self._count(kind, "queued", count)
 
@@ -178,7 +186,7 @@ class State:
     def put_back(self, jobs: Iterable[JobRecord]) -> None:
         """Put jobs back that were taken out of their lanes, unchanged."""
         for job in jobs:
-            self._lane(job.kind).add(job)
+            self.waiting.add(job)
 
     def finish_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were running, and are done now."""
@@ -247,6 +255,16 @@ class State:
         """Add a writer, or replace the record of one."""
         self._put("writers", self.writers, self.writer_ages, writer)
 
+    def put_limit(self, limit: LimitRecord) -> None:
+        """Add a limit, or replace the record of one."""
+        self.limits.put(limit)
+        self.changes.append(("limits", limit.id))
+
+    def put_bucket(self, bucket: BucketRecord) -> None:
+        """Add a token bucket, or replace the record of one."""
+        self.buckets.put(bucket)
+        self.changes.append(("buckets", bucket.id))
+
     def _put(self, name: str, table: Table[R], ages: AgeIndex[R], row: R) -> None:
         table.put(row)
         ages.add(row)
@@ -272,53 +290,27 @@ class State:
         """Move delayed jobs that are due to their lanes. Raises ``ColdRowsNeededError``."""
         while (job := self.delayed.first()) is not None and job.run_at and job.run_at <= now:
             self.delayed.pop()
-            self._lane(job.kind).add(job)
+            self.waiting.add(job)
         for job in self.expiring.take_unexpired(now) if self.expiring.skipped else ():
-            self._lane(job.kind).add(job)
+            self.waiting.add(job)
             self.has_moved = True
         self.cold.release_due(now)
+        if self.running.freed:
+            self.waiting.turns.show(self.running.freed)
+            self.running.freed.clear()
+        self.waiting.turns.show_due(now)
 
     def next_due(self) -> datetime | None:
-        """When the next delayed job becomes claimable, or None; one in a segment may be later."""
+        """When a delayed job, or one that a rate holds up, is next; a cold one may be later."""
         job, cold = self.delayed.first(), self.cold.next_due()
-        return min(filter(None, (cold, None if job is None else job.run_at)), default=None)
+        times = (cold, None if job is None else job.run_at, self.waiting.turns.next_time())
+        return min(filter(None, times), default=None)
 
     def kinds_waiting(self) -> Iterable[str]:
         """The kinds that may have a job to be claimed, some perhaps twice."""
-        return [*self.lanes, *self.cold.lanes]
-
-    def first_of(self, kind: str, now: datetime) -> FirstOfKind | None:
-        """The beginning of the jobs of a kind that are due; None: there are none."""
-        job = self._decoded_head(kind, now)
-        bound = self.cold.bound_of(kind) if self.cold.lanes else None
-        if job is not None and (bound is None or job.order < bound):
-            return job.order, kind, job
-        return None if bound is None else (bound, kind, None)
-
-    def head_of(self, kind: str, now: datetime) -> JobRecord | None:
-        """The next job of a kind that is due, or None. Raises ``ColdRowsNeededError``."""
-        while (first := self.first_of(kind, now)) is not None:
-            if first[2] is not None:
-                return first[2]
-            for each in self.cold.decode_next(kind):
-                self._lane(kind).add(each)
-        return None
-
-    def _decoded_head(self, kind: str, now: datetime) -> JobRecord | None:
-        lane = self.lanes.get(kind)
-        if lane is None:
-            return None
-        while (job := lane.head(self.jobs.by_id)) is not None:
-            if job.run_at is not None and job.run_at > now:
-                lane.pop(job)  # The clock was set back since it was promoted.
-                self._wait(job)
-            elif job.expires_at is not None and job.has_expired(now):
-                lane.pop(job)
-                self.expiring.skip(job)
-            else:
-                return job
-        del self.lanes[kind]
-        return None
+        if GROUPS in self.requires:  # There may be thousands of lanes.
+            return [kind for kind, status in self.counts if status == "queued"]
+        return self.waiting.kinds()
 
     def find_job(self, job_id: str) -> JobRecord | None:
         """Find a job by its id, wherever it is, to look at it. Raises ``ColdRowsNeededError``."""
@@ -386,18 +378,25 @@ class State:
         """Count and index jobs that are in the order of their numbers."""
         waiting: dict[str, list[JobRecord]] = {}
         for job in jobs:
-            if job.run_at is None and job.status == "queued" and job.expires_at is None:
+            if (
+                job.run_at is None
+                and job.status == "queued"
+                and job.expires_at is None
+                and not job.group
+            ):
                 waiting.setdefault(job.kind, []).append(job)
             else:
                 self._count(job.kind, job.status, 1)
                 self._enter(job)
         for kind, some in waiting.items():
             self._count(kind, "queued", len(some))
-            self._lane(kind).extend(some)
+            self.waiting.lane(kind).extend(some)
 
     def _enter(self, job: JobRecord) -> None:
         if job.status == "queued":
             self._wait(job)
+            if job.group:
+                self.requires[GROUPS] = None
             if job.expires_at is not None:
                 self.requires[EXPIRY] = None
                 self.expiring.add(job)
@@ -413,20 +412,12 @@ class State:
         if job.run_at is not None:
             self.delayed.add(job)
         else:
-            self._lane(job.kind).add(job)
-
-    def _lane(self, kind: str) -> Lane:
-        if (lane := self.lanes.get(kind)) is None:
-            lane = self.lanes[kind] = Lane()
-        return lane
+            self.waiting.add(job)
 
     def _leave(self, job: JobRecord) -> None:
         self._count(job.kind, job.status, -1)
         if job.status == "queued":
-            lane = self.lanes.get(job.kind)
-            if lane is not None:
-                undecoded = self.cold.count_undecoded(job.kind)
-                lane.sweep(self.jobs.by_id, self.count(job.kind, "queued") - undecoded)
+            self.waiting.sweep(job, self.count(job.kind, "queued"))
         elif job.status == "running":
             self.running.remove(job.id)
         elif job.status == "done":

@@ -20,7 +20,16 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model import check, history, request_digest, reservations, results, schedules, segments
+from bucketq.model import (
+    check,
+    history,
+    limits,
+    request_digest,
+    reservations,
+    results,
+    schedules,
+    segments,
+)
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.base import Operation
@@ -32,6 +41,7 @@ from bucketq.model.effects import (
     consumers,
     history_changes,
     leases,
+    limit_changes,
     operators,
     pushes,
     reads,
@@ -95,6 +105,9 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     schedules.ResumeSchedule: schedule_changes.resume_schedule,
     schedules.ReadSchedules: schedule_changes.read_schedules,
     schedules.Fire: schedule_changes.fire,
+    limits.SetLimit: limit_changes.set_limit,
+    limits.RemoveLimit: limit_changes.remove_limit,
+    limits.ReadLimits: limit_changes.read_limits,
     segments.Spill: segment_changes.spill,
     segments.SpillKeys: segment_changes.spill_keys,
     segments.Merge: segment_changes.merge,

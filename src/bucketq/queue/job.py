@@ -139,6 +139,11 @@ class Job(Generic[T]):
         return self.record.expires_at
 
     @property
+    def group(self) -> str | None:
+        """With which jobs it shares turns and limits; None: it has no group."""
+        return self.record.group or None
+
+    @property
     def errors(self) -> tuple[Failure, ...]:
         """Its last failures, oldest first."""
         return self.record.errors

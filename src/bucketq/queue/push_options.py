@@ -52,6 +52,8 @@ class PushOptions(TypedDict, total=False):
     its times (``run_at``), or ``both``."""
     expires_in_s: float | timedelta | None
     """If no worker has claimed the job after so long it never runs, and ends as ``expired``."""
+    group: str | None
+    """With which jobs it shares turns and limits, such as those of a tenant."""
 
 
 class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
     unique_scope: UniqueScope | float | timedelta = DEFAULT_SCOPE
     replace: Replacement | None = None
     expires_in_s: float | timedelta | None = None
+    group: str | None = None
     replay_of: str | None = None
     """The archived job that this one repeats."""
 
@@ -104,6 +107,9 @@ def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
     )
     if spec.expires_in_s is not None:
         new = structs.replace(new, expires_in_s=to_seconds(spec.expires_in_s))
+    if spec.group is not None:
+        check.group(spec.group)
+        new = structs.replace(new, group=as_plain(spec.group))
     check.new_job(new, UNLIMITED)
     return new
 

@@ -37,6 +37,7 @@ from bucketq.queue.batch_verbs import BatchVerbs
 from bucketq.queue.history_verbs import HistoryVerbs
 from bucketq.queue.job import Job, JobPage
 from bucketq.queue.lease_verbs import LeaseVerbs
+from bucketq.queue.limit_verbs import LimitVerbs
 from bucketq.queue.push_options import JobSpec, PushOptions, new_job
 from bucketq.queue.result_verbs import ResultVerbs
 from bucketq.queue.schedule_verbs import ScheduleVerbs
@@ -58,6 +59,7 @@ class Queue(
     BatchVerbs[T],
     ResultVerbs,
     ScheduleVerbs[T],
+    LimitVerbs,
     TokenVerbs,
     HistoryVerbs,
     Generic[T],
@@ -295,6 +297,7 @@ class Queue(
         statuses: Names = None,
         kinds: Names = None,
         tags: dict[str, str] | None = None,
+        groups: Names = None,
         after: int = 0,
         limit: int = 100,
     ) -> JobPage[T]:
@@ -305,6 +308,7 @@ class Queue(
             statuses=cast("tuple[Status, ...]", as_names(statuses, "statuses")),
             kinds=as_names(kinds, "kinds"),
             tags=tags or {},
+            groups=as_names(groups, "groups"),
             after=after,
             limit=limit,
         )

@@ -43,6 +43,8 @@ class ScheduleOptions(TypedDict, total=False):
     """How long a job waits after a failure; None: what the settings say."""
     tags: dict[str, str] | None
     """Labels of its jobs."""
+    group: str | None
+    """With which jobs its jobs share turns and limits."""
 
 
 class Schedule(Struct, Generic[T], frozen=True, kw_only=True):
@@ -69,6 +71,7 @@ class Schedule(Struct, Generic[T], frozen=True, kw_only=True):
     max_attempts: int | None = None
     backoff: Backoff | None = None
     tags: dict[str, str] | None = None
+    group: str | None = None
 
 
 def set_operation(
@@ -93,6 +96,7 @@ def set_operation(
         max_attempts=options.get("max_attempts"),
         backoff=options.get("backoff"),
         tags=options.get("tags"),
+        group=options.get("group"),
     )
     return SetSchedule(
         schedule=name,
@@ -132,4 +136,5 @@ def read_schedule(row: ScheduleRecord, payload_type: Any) -> Schedule[Any]:
         max_attempts=row.max_attempts,
         backoff=row.backoff,
         tags=row.tags,
+        group=row.group or None,
     )

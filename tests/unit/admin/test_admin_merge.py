@@ -22,6 +22,7 @@ HEAD: dict[str, Any] = {
     "paused_kinds": ["mail", "post"],
     "next_seq": 1000,
     "horizon": 1,
+    "last_served": [["", 0, "z"]],
     "time": {"at": "2020-02-02T02:02:02Z"},
 }
 """A new value for each field of the head that may be edited."""
@@ -39,7 +40,8 @@ async def crowded() -> tuple[World, admin.Draft]:
     world = World()
     for number in range(2):
         async with world.direct() as queue:
-            await queue.push("mail", number, key=f"key-{number}")
+            await queue.limit(group=f"g{number}", rate=100, period_s=86400)
+            await queue.push("mail", number, key=f"key-{number}", group=f"g{number}")
             await queue.create_token(f"token-{number}", ["push"])
             await queue.open_consumer(f"consumer-{number}")
             await queue.schedule(f"schedule-{number}", "mail", number, every_s=86400)
@@ -98,11 +100,12 @@ async def test_a_row_that_is_added_while_others_write_is_placed_last(table: str)
     await world.rival_pushes(2)
     text = json.loads(draft.text)
     seq = text[table][-1]["seq"] + 1
-    text[table].append(text[table][-1] | {"id": "added", "seq": seq})
+    added = "kind=added" if table == "limits" else "added"
+    text[table].append(text[table][-1] | {"id": added, "seq": seq})
     text["next_seq"] += table == "jobs"
     await finish(world, draft, text)
     after = await read(world)
-    assert ids(after[table])[-1] == "added"
+    assert ids(after[table])[-1] == added
     numbers = [row["seq"] for row in after[table]]
     assert numbers == sorted(set(numbers))
     assert after["next_seq"] > max(row["seq"] for row in after["jobs"])
@@ -196,6 +199,7 @@ async def test_a_field_of_the_head_that_another_process_changed_too_is_rejected(
         "paused_kinds": ["post"],
         "horizon": 2,
         "time": {"at": "2021-02-02T02:02:02Z"},
+        "last_served": [["", 0, "y"]],
     }[name]
     await finish(world, draft, theirs)
     ours = json.loads(draft.text)
@@ -220,15 +224,15 @@ async def test_settings_are_merged_one_by_one() -> None:
 async def test_unknown_fields_and_tables_are_merged_too() -> None:
     world, draft = await crowded()
     text = json.loads(draft.text)
-    text["limits"] = [{"id": "mail", "seq": 1}]
+    text["colours"] = [{"id": "mail", "seq": 1}]
     await finish(world, draft, text)
     draft = await admin.begin_edit(stored(world))
     await world.rival_pushes()
     text = json.loads(draft.text)
-    text["limits"].append({"id": "post", "seq": 2})
+    text["colours"].append({"id": "post", "seq": 2})
     edited = await finish(world, draft, text)
-    assert edited.changes == {"limits": 1}
-    assert (await read(world))["limits"] == text["limits"]
+    assert edited.changes == {"colours": 1}
+    assert (await read(world))["colours"] == text["colours"]
 
 
 @virtual

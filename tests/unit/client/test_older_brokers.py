@@ -105,6 +105,8 @@ async def test_an_older_broker_is_not_sent_options_that_it_ignores() -> None:
             await queue.push("mail", 2, unique="ada")
         with pytest.raises(InvalidRequestError, match="does not know jobs that expire: upgrade it"):
             await queue.push("mail", 2, expires_in_s=5)
+        with pytest.raises(InvalidRequestError, match="does not know groups of jobs: upgrade it"):
+            await queue.push("mail", 2, group="acme")
         assert (await queue.stats()).counts == {"mail": {"queued": 1}}
 
 

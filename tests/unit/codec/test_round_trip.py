@@ -92,12 +92,14 @@ job_fields: dict[str, st.SearchStrategy[Any]] = {
     "attempt": numbers,
     "failures": numbers,
     "lost_leases": numbers,
+    "snoozes": numbers,
     "max_attempts": maybe(numbers),
     "backoff": maybe(backoffs),
     "key": maybe(texts),
     "tags": maybe(st.dictionaries(texts, texts, max_size=3)),
     "unique": maybe(texts),
     "expires_at": maybe(times),
+    "group": st.just("") | texts,
     "lease": texts,
     "worker": texts,
     "claimed_at": maybe(times),
@@ -345,7 +347,7 @@ def test_the_indexes_of_a_queue_that_was_read_are_those_of_the_queue_that_was_wr
         document.state.put_job(row)
     document.state.next_seq = 7
     state = decode(document.prepare("commit-1").body, WHERE).state
-    head = state.head_of("index", NOW)
+    head = state.waiting.head_of("index", NOW)
     assert head is not None
     assert head.id == "job-1"
     assert state.next_due() == second(60)

@@ -167,13 +167,13 @@ def test_many_claims_of_one_kind_cost_one_lookup() -> None:
     for number in range(20_000):
         desk.park(str(number), "mail")
     looked_at = 0
-    first_of = desk.driver.state.first_of
+    first_of = desk.driver.state.waiting.first_of
 
     def counting(*args: object) -> object:
         nonlocal looked_at
         looked_at += 1
         return first_of(*args)  # type: ignore[arg-type]
 
-    desk.driver.state.first_of = counting  # type: ignore[method-assign, assignment]
+    desk.driver.state.waiting.first_of = counting  # type: ignore[method-assign, assignment]
     assert desk.parked.next_servable(desk.driver.state, desk.driver.now) is None
     assert looked_at == 1

@@ -23,6 +23,7 @@ new_jobs = st.lists(
             "tags": st.just({"team": "red"}),
             "unique": st.sampled_from(["u1", "u1", "u2"]),
             "expires_in_s": st.sampled_from([1.0, 20.0, 90.0]),
+            "group": st.sampled_from(["g1", "g1", "g2", "g3"]),
         },
     ),
     min_size=1,

@@ -10,6 +10,7 @@ from hypothesis.stateful import precondition, rule
 
 from bucketq.model.effects import timekeeping
 from bucketq.model.effects.operators import is_untidy
+from bucketq.model.limits import RemoveLimit, SetLimit
 from bucketq.model.operations import (
     Archived,
     Cancel,
@@ -143,6 +144,27 @@ class OperatorRules(BulkRules):
         self.send(Tidy())
         assert untidy == (len(self.state.changes) > before)
         assert not is_untidy(self.state, self.now)
+
+    @rule(
+        limited=st.sampled_from(["kind=a", "kind=b", "group=g1", "group=*"]),
+        running=st.sampled_from([None, 1, 2]),
+        rate=st.sampled_from([None, 1, 2, 5]),
+        period_s=st.sampled_from([10.0, 100.0]),
+        by=sender,
+    )
+    def limit(
+        self,
+        limited: str,
+        running: int | None,
+        rate: int | None,
+        period_s: float,
+        by: tuple[str, int],
+    ) -> None:
+        if running is None and rate is None:
+            self.send(RemoveLimit(target=limited), by)
+        else:
+            period = None if rate is None else period_s
+            self.send(SetLimit(target=limited, running=running, rate=rate, period_s=period), by)
 
     @rule()
     def note_time(self) -> None:

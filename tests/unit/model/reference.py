@@ -90,7 +90,9 @@ class Reference(FollowUpReference, OperatorReference):
             self._remember(request, answer, now)
         return answer
 
-    def claimable(self, now: datetime, kinds: tuple[str, ...] = ()) -> list[Row]:
+    def claimable(
+        self, now: datetime, kinds: tuple[str, ...] = (), most: int = 10_000
+    ) -> list[Row]:
         """The jobs that a claim may take, in the order in which it takes them."""
         if self.paused:
             return []
@@ -102,7 +104,7 @@ class Reference(FollowUpReference, OperatorReference):
             and (not kinds or row["kind"] in kinds)
             and row["kind"] not in self.paused_kinds
         ]
-        return sorted(due, key=lambda row: (row["priority"], row["seq"]))
+        return self.take_turns(due, kinds, most, now)
 
     def counts(self) -> dict[tuple[str, str], int]:
         """How many jobs there are by kind and status."""
@@ -118,6 +120,7 @@ class Reference(FollowUpReference, OperatorReference):
             keys,
             dict(self.tokens),
             self.bulk_content(),
+            self.limit_content(),
             (self.settings, self.broker, paused, list(self.sessions)),
         )
 
@@ -218,7 +221,7 @@ class Reference(FollowUpReference, OperatorReference):
         row = self.jobs.get(job.id)
         if row is None:
             return None
-        same = ("kind", "priority", "key")
+        same = ("kind", "priority", "key", "group")
         if any(row[name] != getattr(job, name) for name in same):
             raise KeyConflictError
         if row["payload"] != bytes(job.payload):
@@ -228,6 +231,7 @@ class Reference(FollowUpReference, OperatorReference):
     def _add(self, job: NewJob, now: datetime, number: int) -> None:
         run_at = now + timedelta(seconds=job.delay_s) if job.delay_s else job.run_at
         row = msgspec.structs.asdict(job) | _FREE
+        self.has_groups = self.has_groups or bool(job.group)
         for name in ("delay_s", "unique_scope", "unique_s", "replace", "expires_in_s"):
             del row[name]
         self.jobs[job.id] = row | {
@@ -254,7 +258,8 @@ class Reference(FollowUpReference, OperatorReference):
     def _claim(self, operation: Claim, now: datetime, seen: Seen) -> tuple[Row, ...]:
         if operation.limit > self.settings.max_batch_jobs:
             raise InvalidRequestError
-        chosen = self.claimable(now, operation.kinds)[: operation.limit]
+        chosen = self.claimable(now, operation.kinds, operation.limit)
+        self.note_turns(chosen, operation.kinds, now)
         self.hand_out(chosen, operation, now, seen)
         return tuple(dict(row) for row in chosen)
 

@@ -149,13 +149,16 @@ class BulkReference(TokenReference):
         for job in self.held(operation.consumer):
             job.update(heartbeat_at=now, silent_s=0.0, lease_s=operation.lease_s)
         known = [self.jobs[job] for job in row["jobs"] if job in self.jobs]
-        free = [
-            job
-            for job in known
-            if job["status"] == "queued"
-            and job["seq"] == row["seqs"][job["id"]]
-            and (job["run_at"] is None or job["run_at"] <= now)
-        ]
+        free = list[Row]()
+        for job in known:
+            if (
+                job["status"] == "queued"
+                and job["seq"] == row["seqs"][job["id"]]
+                and (job["run_at"] is None or job["run_at"] <= now)
+                and self.has_room(job, free, now)
+            ):
+                free.append(job)
+        self.spend(free, now)
         self.hand_out(free, operation, now, seen)
         row["jobs"].update({job["id"]: job["lease"] for job in free})
         row["at"] = now

@@ -140,6 +140,7 @@ class OperatorReference(BulkReference):
                 count += 1
         count += self.drop_expired_tokens(now)
         count += self.forget_bulk(now)
+        count += self.mend_buckets(now)
         while dead := self.dead():
             age = now - dead[0]["finished_at"]
             too_many = len(dead) > settings.max_dead

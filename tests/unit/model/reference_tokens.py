@@ -11,17 +11,19 @@ from bucketq.errors import KeyConflictError, RejectedError
 from bucketq.model.operations import GrantToken, RevokeToken
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import RIGHTS, TokenInfo
+from tests.unit.model.reference_turns import TurnReference
 
 Row = dict[str, Any]
 
 
-class TokenReference:
+class TokenReference(TurnReference):
     """The tokens of a queue, and whether brokers ask for them."""
 
     settings: Settings
 
     def __init__(self) -> None:
         """Begin without tokens."""
+        super().__init__()
         self.tokens: dict[str, Row] = {}
 
     def good_tokens(self, now: datetime) -> tuple[TokenInfo, ...]:

@@ -217,7 +217,7 @@ def test_jobs_that_come_and_go_leave_nothing_behind() -> None:
         queue.push(f"c{number}", delay_s=60.0)
         queue.ok(Cancel(job=f"c{number}"))
     state = queue.state
-    lanes = sum(len(lane) for lane in state.lanes.values())
+    lanes = sum(len(lane) for lane in state.waiting.lanes.values())
     assert lanes + len(state.delayed) + len(state.dead_ages) < 5000
 
 

@@ -20,6 +20,8 @@ from bucketq.codec import Document, decode
 from bucketq.errors import BucketQError
 from bucketq.model.base import NewJob
 from bucketq.model.effects.dead_jobs import dead_jobs
+from bucketq.model.indexes.lane import lane_of
+from bucketq.model.limits import ReadLimits
 from bucketq.model.operations import (
     AnyOperation,
     Claim,
@@ -58,9 +60,12 @@ from tests.unit.model.reference import Reference, row_of
 def tables(state: State) -> dict[Change, object]:
     """Every row of a state by the name that a change gives it."""
     paused = (state.paused, tuple(state.paused_kinds))
-    head = (state.settings, state.broker, paused, state.sessions.horizon, state.time)
+    served = list(state.waiting.turns.last_served.items())
+    head = (state.settings, state.broker, paused, state.sessions.horizon, state.time, served)
     rows: dict[Change, object] = {("head", ""): head}
     rows.update({("jobs", job.id): job for job in state.jobs})
+    rows.update({("limits", row.id): row for row in state.limits})
+    rows.update({("buckets", row.id): row for row in state.buckets})
     rows.update({("keys", key.id): key for key in state.keys})
     rows.update({("tokens", token.id): token for token in state.tokens})
     rows.update({("consumers", row.id): row for row in state.consumers})
@@ -171,9 +176,10 @@ class QueueMachine(OperatorRules):
         job = self.state.jobs.get(chosen(self.ids, number))
         if job is not None:
             same = NewJob(id=job.id, kind=job.kind, payload=job.payload, priority=job.priority)
-            self.send(Push(jobs=(msgspec.structs.replace(same, key=job.key),)), by)
+            same = msgspec.structs.replace(same, key=job.key, group=job.group)
+            self.send(Push(jobs=(same,)), by)
 
-    @precondition(lambda self: self.state.lanes or self.state.delayed)
+    @precondition(lambda self: self.state.waiting.lanes or self.state.delayed)
     @rule(kinds=some_kinds, limit=st.integers(1, 4), by=sender, worker=st.sampled_from("vw"))
     def claim(self, kinds: tuple[str, ...], limit: int, by: tuple[str, int], worker: str) -> None:
         self.secrets += 1
@@ -358,6 +364,12 @@ class QueueMachine(OperatorRules):
         tokens = [structs.asdict(token) | {"seq": 0} for token in self.state.tokens]
         assert tokens == [row | {"seq": 0} for row in self.reference.tokens.values()]
         assert list(self.twin.state.tokens) == list(self.state.tokens)
+        limits = apply(self.state, Request(ReadLimits()), self.now).answer
+        assert limits == self.reference._readlimits(
+            ReadLimits(), self.now, self.state.jobs.by_id.__getitem__
+        )
+        full_at = {bucket.id: bucket.full_at for bucket in self.state.buckets}
+        assert full_at == self.reference.full_at
         shown = apply(self.state, Request(ReadTokens()), self.now).answer
         assert shown == self.reference.good_tokens(self.now)
         assert [row.id for row in self.state.sessions.table] == list(self.reference.sessions)
@@ -391,10 +403,11 @@ class QueueMachine(OperatorRules):
         """
         by_seq = {job.seq: job for job in state.jobs}
         entries = [seq for _, seq, _ in [*state.delayed._entries, *state.expiring.skipped]]
-        for kind, lane in state.lanes.items():
+        for name, lane in state.waiting.lanes.items():
             in_lane = [job.seq for job in lane._run[lane._head :]]
             in_lane += [seq for _, seq, _ in lane._heap]
-            assert all(by_seq[seq].kind == kind for seq in in_lane if seq in by_seq)
+            there = [by_seq[seq] for seq in in_lane if seq in by_seq]
+            assert all(lane_of(job.kind, job.group) == name for job in there)
             entries += in_lane
         waiting = [seq for seq in entries if seq in by_seq and by_seq[seq].status == "queued"]
         if state.has_moved:

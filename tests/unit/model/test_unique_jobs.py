@@ -125,7 +125,7 @@ def test_lanes_do_not_grow_with_what_replaces_a_job(queue: Driver) -> None:
     queue.push("j1", unique="u")
     for number in range(5000):
         queue.push(f"x{number}", unique="u", delay_s=number % 2 * 5.0, replace="both")
-    assert len(queue.state.lanes["index"]) < 2000
+    assert len(queue.state.waiting.lanes["index"]) < 2000
     assert len(queue.state.delayed) < 200
 
 

@@ -74,6 +74,7 @@ class Walker:
             "backoff": self.random.choice([Backoff(0.0), Backoff(4.0, 3.0, 10.0)]),
             "unique": f"u{self.random.randrange(4)}",
             "expires_in_s": self.random.choice([70.0, 120.0]),
+            "group": self.random.choice(["g1", "g1", "g2", "g3"]),
         }
         return job | {name: value for name, value in options.items() if self.number < 15}
 
@@ -117,6 +118,10 @@ class Walker:
             machine.grant_token(self.number, int(self.number < 20), self.by)
         elif choice < 3:
             machine.redrive(self.kinds, self.random.randrange(3), self.number, self.by)
+        elif choice < 4 and self.number < 50:
+            target = self.random.choice(["kind=a", "kind=b", "group=g1", "group=*"])
+            running, rate = self.random.choice([(None, None), (2, None), (None, 5), (1, 2)])
+            machine.limit(target, running, rate, self.random.choice([10.0, 100.0]), self.by)
         elif choice < 4:
             machine.purge(self.kinds, self.random.choice([0.0, 5.0]), self.number, self.by)
         elif choice < 6:

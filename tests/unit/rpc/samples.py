@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from bucketq.model import history, numbered_batches, results, schedules
+from bucketq.model import history, limits, numbered_batches, results, schedules
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import KnownJobId
@@ -38,6 +38,7 @@ FULL_JOB = NewJob(
     unique_scope="queued",
     replace="both",
     expires_in_s=90.0,
+    group="acme",
 )
 JOBS = (
     PLAIN_JOB,
@@ -45,6 +46,7 @@ JOBS = (
     NewJob(id="u1", kind="k", payload=Raw(b"1"), unique="u", unique_s=2.5),
     NewJob(id="u2", kind="k", payload=Raw(b"1"), replace="payload"),
     NewJob(id="e1", kind="k", payload=Raw(b"1"), expires_in_s=0.5),
+    NewJob(id="g1", kind="k", payload=Raw(b"1"), group="g"),
     NewJob(id="", kind="", payload=Raw(b"")),
     NewJob(id="j3", kind="k", payload=Raw(b"1"), priority=2**31),
     NewJob(id="j4", kind="k", payload=Raw(b"1"), delay_s=0.0),
@@ -179,6 +181,11 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     schedules.ResumeSchedule(schedule="nightly"),
     schedules.RunSchedule(schedule="nightly", job="j1"),
     schedules.ReadSchedules(),
+    limits.SetLimit(target="kind=a", running=5),
+    limits.SetLimit(target="group=*", rate=100, period_s=60.0, running=0),
+    limits.RemoveLimit(target="group=b"),
+    limits.ReadLimits(),
+    limits.ReadLimits(kind="a", group="b"),
 )
 
 WAITING = JobRecord(
@@ -401,6 +408,10 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("run_schedule", ("j1",)),
     ("schedules", ()),
     ("schedules", (SCHEDULE, TICK)),
+    ("set_limit", "changed"),
+    ("remove_limit", True),
+    ("limits", ()),
+    ("limits", (limits.LimitInfo(target="kind=a", running=5, active=0),)),
     ("publish", True),
     ("publish", False),
     ("read_changes", CHANGES),

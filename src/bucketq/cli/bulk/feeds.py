@@ -80,6 +80,7 @@ class Defaults:
     max_attempts: int | None = None
     tags: dict[str, str] | None = None
     expires_in_s: float | None = None
+    group: str | None = None
     kinds: tuple[str, ...] = ()
     """Only jobs of these kinds."""
     statuses: tuple[str, ...] = ("queued",)
@@ -91,7 +92,8 @@ class Defaults:
         shaping = (self.kind, self.priority, self.delay_s, self.run_at, self.max_attempts)
         # Absent if it is not given, so that runs of older versions can be resumed.
         expiry = () if self.expires_in_s is None else (self.expires_in_s,)
-        return msgspec.json.encode([*shaping, self.tags, *expiry]).decode()
+        group = () if self.group is None else (f"group={self.group}",)
+        return msgspec.json.encode([*shaping, self.tags, *expiry, *group]).decode()
 
     @property
     def choice(self) -> str:
@@ -117,6 +119,7 @@ class _Line(Struct, forbid_unknown_fields=True):
     unique_scope: str | float = DEFAULT_SCOPE
     replace: Replacement | None = None
     expires_in_s: float | None = None
+    group: str | None = None
     status: str | None = None
 
 
@@ -280,6 +283,8 @@ def check_item(name: str, item: Item, settings: Settings) -> NewJob:
     )
     if spec.expires_in_s is not None:
         job = structs.replace(job, expires_in_s=cast("float", spec.expires_in_s))
+    if spec.group is not None:
+        job = structs.replace(job, group=spec.group)
     try:
         scope, period_s = scope_of(spec)
         if scope is not None or period_s is not None:
@@ -310,6 +315,7 @@ def _spec(line: _Line, job_id: str, defaults: Defaults) -> JobSpec[Any]:
         unique_scope=cast("UniqueScope | float", line.unique_scope),
         replace=line.replace,
         expires_in_s=_first(line.expires_in_s, defaults.expires_in_s, None),
+        group=_first(line.group, defaults.group, None),
     )
 
 

@@ -44,6 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "purge": "Move dead jobs to the archive.",
         "config": "Show or change the settings of a queue.",
         "schedule": "Manage schedules, by which a queue pushes jobs by itself.",
+        "limit": "Limit how many jobs of a kind or a group run at once, or start in a period.",
     },
     "storage": {
         "create": "Create an empty queue.",
@@ -84,6 +85,11 @@ SUBCOMMANDS: dict[str, dict[str, str]] = {
         "resume": "Push jobs of a schedule again after a pause.",
         "run": "Push the job of a schedule now and print its id, paused or not.",
     },
+    "limit": {
+        "set": "Set the limit of a kind or a group.",
+        "ls": "List the limits, and how near each is.",
+        "rm": "Remove the limit of a kind or a group.",
+    },
     "token": {
         "create": "Create a token and print it once.",
         "list": "List the valid tokens.",
@@ -95,7 +101,7 @@ SUBCOMMANDS: dict[str, dict[str, str]] = {
     },
 }
 """The commands of a command, by its name."""
-DEFAULTS = {"history": "ls"}
+DEFAULTS = {"history": "ls", "limit": "set"}
 """The command that is meant if a command with commands is given something else."""
 
 

@@ -14,7 +14,7 @@ from hmac import compare_digest
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
-from bucketq.model import check, schedules
+from bucketq.model import check, limits, schedules
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.operations import Configure, GrantToken, ReadTokens, RevokeToken
@@ -29,7 +29,7 @@ _OPERATIONS: dict[Right, tuple[type, ...]] = {
     "push": (ops.Push, batches.Publish),
     "read": (
         *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, batches.ReadConsumers, Wait),
-        schedules.ReadSchedules,
+        *(schedules.ReadSchedules, limits.ReadLimits),
         *ops.HISTORY_READS,
     ),
     "claim": (

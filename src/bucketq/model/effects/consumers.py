@@ -10,7 +10,7 @@ Only the driver that opened the consumer last may claim and close; earlier ones 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.effects import leases
+from bucketq.model.effects.limit_room import LimitRoom
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,
@@ -103,7 +104,7 @@ def _claim_again(
     """Hand out the same jobs, as if their worker had just sent a heartbeat: it may be a new one.
 
     Those that no worker holds any more are taken back, even while the queue is paused, because the
-    batch was handed out before.
+    batch was handed out before; but for those that a limit holds up.
     """
     state.attach_cold()
     state.promote(now)
@@ -113,27 +114,20 @@ def _claim_again(
         heard = replace(job, heartbeat_at=now, silent_s=HEARD, lease_s=operation.lease_s)
         if heard != job:
             state.replace_job(job, heard)
-    free = [job for job in known if job is not None and record.may_hold(job) and _is_free(job, now)]
+    room, free = LimitRoom(state, now), list[JobRecord]()
+    for each in known:
+        if each and record.may_hold(each) and _is_free(each, now) and room.has(each):
+            room.take(each)
+            free.append(each)
     if free:
-        _take_out(state, free)
+        room.spend()
+        # They are started at once: a job that waits has exactly one entry in its lane.
+        state.waiting.take_out(free)
         state.start_jobs([leases.started(job, operation, record.secret, now) for job in free])
         held, lost = _sort(state, record, record.jobs)
     if record.at != now:
         state.put_consumer(replace(record, at=now))
     return BatchState(record.batch, len(held), lost)
-
-
-def _take_out(state: State, jobs: Collection[JobRecord]) -> None:
-    """Take jobs that are due out of their lanes, wherever they stand there.
-
-    They must be started at once: a job that waits has exactly one entry.
-    """
-    kinds: dict[str, set[int]] = {}
-    for job in jobs:
-        kinds.setdefault(job.kind, set()).add(job.seq)
-    for kind, numbers in kinds.items():
-        if (lane := state.lanes.get(kind)) is not None:  # It is in a segment otherwise.
-            lane.remove(numbers)
 
 
 def read(state: State, operation: ReadBatch, _now: datetime) -> BatchPage:

@@ -1,5 +1,7 @@
 """Which jobs a claim gets: the smallest ones of some kinds, by priority and number.
 
+That is so in a queue without groups and limits; ``turns`` has the order of others.
+
 Of a kind whose next job is in a segment only a bound is known until that job is read. So the kind
 with the smallest bound is looked at first, and kinds whose turn does not come are not read at all:
 a queue may have a thousand of them.
@@ -11,8 +13,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappushpop, nsmallest
 
+from bucketq.model.effects.turns import Turns, has_turns
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
-from bucketq.model.indexes.lane import FirstOfKind
+from bucketq.model.indexes.expiring_jobs import FEATURE as EXPIRY
+from bucketq.model.indexes.lane import FirstOfLane
 from bucketq.model.indexes.running_jobs import running_bytes
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import Claim
@@ -30,6 +34,8 @@ def take_next(state: State, operation: Claim | ClaimBatch, now: datetime) -> lis
     Raises:
         ColdRowsNeededError: Some that may be among them have not been read; nothing was taken.
     """
+    if has_turns(state):
+        return _take_turns(state, operation, now)
     taken: list[JobRecord] = []
     try:
         _take_in_order(state, operation, now, taken)
@@ -39,44 +45,84 @@ def take_next(state: State, operation: Claim | ClaimBatch, now: datetime) -> lis
     return taken
 
 
+def has_next(state: State, kinds: tuple[str, ...], now: datetime) -> bool:
+    """Whether there is a job for a claim of some kinds. Raises ``ColdRowsNeededError``.
+
+    Jobs in segments may all have expired, if some of the queue expire: then they are read.
+    """
+    if has_turns(state):
+        return Turns(state, kinds, now).next() is not None
+    find = state.waiting.head_of if EXPIRY in state.requires else state.waiting.first_of
+    return any(
+        kind not in state.paused_kinds and find(kind, now) is not None
+        for kind in kinds or tuple(state.kinds_waiting())
+    )
+
+
+def _take_turns(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[JobRecord]:
+    room = state.settings.max_running_bytes - state.running.size_bytes
+    if room <= 0:
+        return []
+    turns, taken = Turns(state, operation.kinds, now), list[JobRecord]()
+    seen: set[int] = set()
+    try:
+        while len(taken) < operation.limit and room > 0 and (job := turns.next()) is not None:
+            if job.seq in seen:
+                turns.drop(job)
+                continue
+            seen.add(job.seq)
+            turns.take(job)
+            taken.append(job)
+            room -= running_bytes(job)
+    except ColdRowsNeededError:
+        state.put_back(taken)
+        turns.undo()
+        raise
+    if taken:
+        turns.commit()
+    return taken
+
+
 def _take_in_order(
     state: State, operation: Claim | ClaimBatch, now: datetime, taken: list[JobRecord]
 ) -> None:
     room = state.settings.max_running_bytes - state.running.size_bytes
     firsts = _firsts_of(state, operation.kinds, now) if room > 0 else []
     first = heappop(firsts) if firsts else None
+    lanes, first_of = state.waiting.lanes, state.waiting.first_of
     seen: set[int] = set()
     while first is not None:
         _, kind, job = first
         if job is None:
             _decode_head(state, kind, now, firsts, operation.limit - len(taken) - 1)
         else:
-            state.lanes[kind].pop(job)
+            lanes[kind].pop(job)
             if job.seq not in seen:  # One that was moved may stand there twice.
                 seen.add(job.seq)
                 taken.append(job)
                 room -= running_bytes(job)
                 if len(taken) == operation.limit or room <= 0:
                     return
-        if (first := state.first_of(kind, now)) is not None:
+        if (first := first_of(kind, now)) is not None:
             first = heappushpop(firsts, first)
         elif firsts:
             first = heappop(firsts)
 
 
-def _firsts_of(state: State, chosen: Iterable[str], now: datetime) -> list[FirstOfKind]:
+def _firsts_of(state: State, chosen: Iterable[str], now: datetime) -> list[FirstOfLane]:
     """Return a heap of the kinds that may have jobs."""
     firsts = [
         first
         for kind in dict.fromkeys(chosen or state.kinds_waiting())
-        if kind not in state.paused_kinds and (first := state.first_of(kind, now)) is not None
+        if kind not in state.paused_kinds
+        and (first := state.waiting.first_of(kind, now)) is not None
     ]
     heapify(firsts)
     return firsts
 
 
 def _decode_head(
-    state: State, kind: str, now: datetime, others: Sequence[FirstOfKind], more: int
+    state: State, kind: str, now: datetime, others: Sequence[FirstOfLane], more: int
 ) -> None:
     """Decode the next job of a kind.
 
@@ -84,7 +130,7 @@ def _decode_head(
         ColdRowsNeededError: It was not read, and perhaps what ``more`` jobs after it need.
     """
     try:
-        state.head_of(kind, now)
+        state.waiting.head_of(kind, now)
     except ColdRowsNeededError as needed:
         kinds = [other for _, other, _ in nsmallest(min(more, _KINDS_AHEAD), others)]
         # Jobs of two kinds may be in one block.
@@ -97,7 +143,7 @@ def _parts_of(kinds: Sequence[str], state: State, now: datetime) -> list[Segment
     parts = []
     for kind in kinds:
         try:
-            state.head_of(kind, now)
+            state.waiting.head_of(kind, now)
         except ColdRowsNeededError as needed:
             parts += needed.parts
     return parts

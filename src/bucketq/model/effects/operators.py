@@ -14,6 +14,7 @@ from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.effects import expiry, timekeeping
 from bucketq.model.effects.dead_jobs import dead_jobs
+from bucketq.model.effects.limit_changes import buckets_to_mend, groups_wait, mend_bucket
 from bucketq.model.effects.reads import not_found
 from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
@@ -128,6 +129,11 @@ def configure(state: State, operation: Configure, _now: datetime) -> Settings:
                 "max_format cannot be 1 while there are jobs that expire; they must have been "
                 "claimed first, or cancelled"
             )
+        if state.limits or groups_wait(state):
+            raise RejectedError(
+                "max_format cannot be 1 while the queue has limits, or jobs with a group; remove "
+                "the limits, and finish or cancel the jobs first"
+            )
         state.requires.clear()  # ``changed`` has made sure that history is off.
         state.touch_head()
     if settings != state.settings:
@@ -150,6 +156,7 @@ def is_untidy(state: State, now: datetime) -> bool:
         state.sessions.has_expired(state.settings, now)
         or _expired_key(state, now) is not None
         or _expired_row(state, now) is not None
+        or next(buckets_to_mend(state, now), None) is not None
         or _expired_dead(state, now) is not None
     )
 
@@ -169,6 +176,9 @@ def tidy(state: State, _operation: Tidy, now: datetime) -> int:
         count += 1
     while (row := _expired_row(state, now)) is not None:
         state.forget(*row)
+        count += 1
+    for bucket in buckets_to_mend(state, now):
+        mend_bucket(state, bucket, now)
         count += 1
     while (job := _expired_dead(state, now)) is not None:
         _bury(state, job, finished_at)

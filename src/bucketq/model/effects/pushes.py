@@ -27,6 +27,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.effects import unique_jobs
 from bucketq.model.effects.segment_changes import name_pushed
 from bucketq.model.job_ids import KnownJobId, is_made_by, made_by
+from bucketq.model.limits import GROUPS
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push, Request
 from bucketq.model.records import JobRecord, KeyRecord
@@ -283,11 +284,12 @@ def _check_key(job: NewJob, known: KeyRecord) -> None:
 
 def _check_repeated(job: NewJob, there: JobRecord) -> None:
     """Reject a job whose id belongs to one with other content."""
-    if (there.kind, bytes(there.payload), there.priority, there.key) != (
+    if (there.kind, bytes(there.payload), there.priority, there.key, there.group) != (
         job.kind,
         bytes(job.payload),
         job.priority,
         job.key,
+        job.group,
     ):
         raise KeyConflictError(
             f"job id {job.id!r} belongs to a job with other content; use another id"
@@ -382,6 +384,8 @@ def add_some(
         return
     first = state.next_seq
     left = {place for place, job in enumerate(jobs) if job.id in known}
+    if written and any(job.group for job in jobs):
+        state.requires[GROUPS] = None
     for segment in written:
         if name_pushed(state, segment, Pushed(first, now), left):
             state.changes += [("jobs", jobs[n].id) for n in segment.seqs if n not in left]
@@ -424,9 +428,9 @@ def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
         replay_of=job.replay_of,
         unique=job.unique,
     )
-    if job.expires_in_s is None:
+    if job.expires_in_s is None and not job.group:
         return record
-    return msgspec.structs.replace(record, expires_at=_expires_at(job, now))
+    return msgspec.structs.replace(record, expires_at=_expires_at(job, now), group=job.group)
 
 
 def digest_of(job: NewJob) -> str:

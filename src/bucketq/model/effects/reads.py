@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, UnavailableError
 from bucketq.model import check
+from bucketq.model.effects.limit_changes import reached_limits
 from bucketq.model.indexes.cold_rows import ColdRows, ColdRowsNeededError, Place, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
@@ -56,6 +57,7 @@ def page(state: State, operation: List, _now: datetime) -> Page:
     check.kinds(operation.kinds)
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
     check.whole_number(operation.after, "after", 0, 2**63)
+    check.groups(operation.groups)
     for status in operation.statuses:
         if status not in STATUSES:
             raise InvalidRequestError(f"unknown status {status!r}; a job is {', '.join(STATUSES)}")
@@ -75,7 +77,7 @@ def _places(state: State, operation: List) -> tuple[list[Place], int | None]:
     page, and one that shows that there are more.
     """
     rows, most = state.cold.rows, operation.limit + 1
-    if operation.tags:
+    if operation.tags or operation.groups:
         most = max(most, _SCAN_JOBS)
     classes = _classes(operation.statuses)
     places = list(islice(rows.places_after(operation.after, classes, operation.kinds), most + 1))
@@ -106,6 +108,7 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
         sessions=len(state.sessions),
         segments=len(rows),
         segment_bytes=rows.live_bytes,
+        limited=reached_limits(state, now) if state.limits else (),
     )
 
 
@@ -209,5 +212,6 @@ def _matches(job: JobRecord, operation: List) -> bool:
     return (
         (not operation.statuses or job.status in operation.statuses)
         and (not operation.kinds or job.kind in operation.kinds)
+        and (not operation.groups or job.group in operation.groups)
         and all((job.tags or {}).get(tag) == value for tag, value in operation.tags.items())
     )

@@ -43,7 +43,16 @@ _SHORTEST_S = 1.0
 _LONGEST_JITTER_S = 86400.0
 """The longest jitter: with more than a day, it would be unclear to which run a job belongs."""
 _CRON_FIELDS = 5
-_TEMPLATE = ("kind", "payload", "payload_encoding", "priority", "max_attempts", "backoff", "tags")
+_TEMPLATE = (
+    "kind",
+    "payload",
+    "payload_encoding",
+    "priority",
+    "max_attempts",
+    "backoff",
+    "tags",
+    "group",
+)
 """What a schedule and its jobs have in common."""
 
 

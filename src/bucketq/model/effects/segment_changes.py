@@ -68,15 +68,11 @@ def spill(state: State, operation: Spill, _now: datetime) -> int:
 
 def _take_jobs_out(state: State, jobs: list[JobRecord]) -> None:
     """Take jobs that are not running out of the object and its indexes; they stay counted."""
-    numbers: dict[str, set[int]] = {}
     for job in jobs:
-        numbers.setdefault(job.kind, set()).add(job.seq)
         state.jobs.remove(job.id)
         state.extra.pop(("jobs", job.id), None)
         state.dead.pop(job.id, None)
-    for kind, some in numbers.items():
-        if (lane := state.lanes.get(kind)) is not None:
-            lane.remove(some)
+    state.waiting.take_out(jobs)
     state.delayed.sweep()
     state.expiring.sweep()
     state.dead_ages.sweep()

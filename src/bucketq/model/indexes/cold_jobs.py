@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from bucketq.model.indexes.cold_rows import ColdJob, ColdRows, ColdRun, Place, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.indexes.group_turns import GroupTurns
+from bucketq.model.indexes.lane import lane_of
 from bucketq.model.indexes.table import Table
 from bucketq.model.records import JobRecord, Status, Unknown
 from bucketq.model.segments import Block, SegmentClass, SegmentIndex, SegmentRecord
@@ -29,6 +31,9 @@ _STATUS: dict[SegmentClass, Status] = {"ready": "queued", "later": "queued", "de
 _READ_AHEAD = 8
 """How many blocks are asked for when the next jobs of a run are needed, because the claims after
 this one need them: 256 KiB, some 1,000 jobs, take hardly longer to read than one block."""
+_GROUP_JOBS = 16
+"""How many jobs of a group are decoded at once: there may be thousands of groups, of which each has
+one job in a round."""
 
 
 class Lent(NamedTuple):
@@ -57,13 +62,14 @@ class ColdJobs:
     def __init__(self, rows: ColdRows, table: Table[JobRecord]) -> None:
         """Lend jobs of ``rows`` to ``table``."""
         self.rows = rows
+        self.turns = GroupTurns()
         self._table = table
         self.unread = {segment.record.id: segment for segment in rows.of_class(*_STATUS)}
         """The segments whose indexes have not been read."""
         self.lanes: dict[str, list[tuple[int, int, int, ColdRun]]] = {}
-        """For each kind that has cold jobs to be claimed, a heap of runs by their bounds."""
+        """For each lane that has cold jobs to be claimed, a heap of runs by their bounds."""
         self._read_ahead = set[str]()
-        """The kinds whose next jobs were read, though not decoded, when this was last looked at."""
+        """The lanes whose next jobs were read, though not decoded, when this was last looked at."""
         self._later: list[_Cursor] = []
         self._dead: list[_Cursor] = []
         self._lent: dict[str, Lent] = {}
@@ -104,17 +110,17 @@ class ColdJobs:
                 self._line_up(segment, index)
         return added
 
-    def count_undecoded(self, kind: str) -> int:
-        """Count the jobs of a kind that wait to be claimed and have not been decoded."""
-        runs = (run for *_, run in self.lanes.get(kind, ()))
+    def count_undecoded(self, name: str) -> int:
+        """Count the jobs of a lane that wait to be claimed and have not been decoded."""
+        runs = (run for *_, run in self.lanes.get(name, ()))
         return sum(
             run.stop - run.position - run.segment.gone.count_between(run.position, run.stop)
             for run in runs
         )
 
-    def bound_of(self, kind: str) -> tuple[int, int] | None:
-        """No cold job of a kind comes before this in the order of claims; None: there is none."""
-        lane = self.lanes.get(kind)
+    def bound_of(self, name: str) -> tuple[int, int] | None:
+        """No cold job of a lane comes before this in the order of claims; None: there is none."""
+        lane = self.lanes.get(name)
         if lane is None:
             return None
         while lane:
@@ -123,19 +129,22 @@ class ColdJobs:
             if position < run.stop and self.rows.is_readable(run.segment):
                 return lane[0][:2]
             heappop(lane)
-        del self.lanes[kind]
+        del self.lanes[name]
         return None
 
-    def decode_next(self, kind: str) -> list[JobRecord]:
+    def decode_next(self, name: str) -> list[JobRecord]:
         """Decode the next jobs of the run that ``bound_of`` stands for; return those to line up.
 
         Raises:
             ColdRowsNeededError: They have not been read.
         """
-        lane = self.lanes[kind]
+        lane = self.lanes[name]
         run = lane[0][3]
-        self._read_ahead.discard(kind)
-        jobs, stop = self.rows.next_jobs(run, _READ_AHEAD)
+        self._read_ahead.discard(name)
+        if "\n" in name:
+            jobs, stop = self.rows.next_jobs(run, 1, _GROUP_JOBS)
+        else:
+            jobs, stop = self.rows.next_jobs(run, _READ_AHEAD)
         run.position = stop
         if jobs:
             run.seq = jobs[-1][1].seq + 1
@@ -145,15 +154,15 @@ class ColdJobs:
             heappop(lane)
         return self._lend_all(run.segment, jobs)
 
-    def ahead(self, kind: str) -> list[SegmentPart]:
-        """Return what claims of a kind will need next and was not read.
+    def ahead(self, name: str) -> list[SegmentPart]:
+        """Return what claims of a lane will need next and was not read.
 
         It is nothing before half of what was read ahead is used, so that each request reads much.
         Every claim asks for it.
         """
-        if kind in self._read_ahead:
+        if name in self._read_ahead:
             return []
-        lane, blocks = self.lanes.get(kind, []), list[tuple[SegmentRecord, Block]]()
+        lane, blocks = self.lanes.get(name, []), list[tuple[SegmentRecord, Block]]()
         # The second of a heap is one of the two below its first.
         for *_, run in lane[:1] + sorted(lane[1:3], key=_bound)[:1]:
             position, index = run.segment.gone.next_live(run.position), run.segment.index
@@ -162,7 +171,7 @@ class ColdJobs:
                 blocks += [(run.segment.record, block) for block in found]
         has = self.rows.cache.has_block
         if all(has(*block) for block in blocks[: _READ_AHEAD // 2]):
-            self._read_ahead.add(kind)
+            self._read_ahead.add(name)
             return []
         return [SegmentPart(*block) for block in blocks[:_READ_AHEAD] if not has(*block)]
 
@@ -187,7 +196,7 @@ class ColdJobs:
                     stop = position
                     break
                 single = ColdRun(run.segment, job.priority, position, position + 1, job.seq)
-                self._push(job.kind, single)
+                self._push(job.kind, job.group, single)
             run.position = stop
             if stop < run.stop:
                 heappush(self._later, _Cursor(bound, self._number(), run))
@@ -277,11 +286,11 @@ class ColdJobs:
             if lent.place.segment.record.id in dropped:
                 place = targets[self._table.by_id[job_id].seq]
                 self._lent[job_id] = lent._replace(place=place)
-        for kind, lane in list(self.lanes.items()):
+        for name, lane in list(self.lanes.items()):
             kept = [each for each in lane if each[3].segment.record.id not in dropped]
             if len(kept) < len(lane):
                 heapify(kept)
-                self.lanes[kind] = kept
+                self.lanes[name] = kept
         self._later = _without(self._later, dropped)
         self._dead = _without(self._dead, dropped)
 
@@ -291,7 +300,7 @@ class ColdJobs:
             for run in index.runs:
                 if run.stop > segment.gone.next_live(run.start):
                     cold = ColdRun(segment, run.priority, run.start, run.stop, base + run.seq)
-                    self._push(run.kind, cold)
+                    self._push(run.kind, run.group, cold)
             return
         if index.times is None:
             message = f"segment {segment.record.id} has no times"
@@ -300,10 +309,13 @@ class ColdJobs:
         whole = ColdRun(segment, 0, 0, segment.record.rows, segment.record.seq)
         heappush(cursors, _Cursor(index.times[0], self._number(), whole))
 
-    def _push(self, kind: str, run: ColdRun) -> None:
+    def _push(self, kind: str, group: str, run: ColdRun) -> None:
         entry = (run.priority, run.seq, self._number(), run)
-        self._read_ahead.discard(kind)
-        heappush(self.lanes.setdefault(kind, []), entry)
+        if group:
+            self.turns.note(kind, group, run.priority)
+        name = lane_of(kind, group)
+        self._read_ahead.discard(name)
+        heappush(self.lanes.setdefault(name, []), entry)
 
     def _first(self, cursors: list[_Cursor]) -> datetime | None:
         while cursors:

@@ -356,8 +356,10 @@ class ColdRows:
             raise ColdRowsNeededError([SegmentPart(segment.record, "seqs")])
         return seqs
 
-    def next_jobs(self, run: ColdRun, ahead: int = 1) -> tuple[list[ColdJob], int]:
-        """Return the next jobs of a run, and the position behind them.
+    def next_jobs(
+        self, run: ColdRun, ahead: int = 1, most: int | None = None
+    ) -> tuple[list[ColdJob], int]:
+        """Return the next jobs of a run, ``most`` or those of a block; and the position behind.
 
         Raises ``ColdRowsNeededError``, which asks for ``ahead`` blocks at once.
         """
@@ -370,6 +372,8 @@ class ColdRows:
             raise AssertionError(message)
         blocks = index.blocks_of(position, run.stop)[:ahead]
         stop = min(run.stop, blocks[0].stop)
+        if most is not None:
+            stop = min(stop, position + most)
         try:
             return self.jobs_of(run.segment, index, position, stop), stop
         except ColdRowsNeededError:

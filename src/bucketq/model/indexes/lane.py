@@ -1,4 +1,4 @@
-"""The waiting jobs of one kind, smallest (priority, number) first.
+"""The waiting jobs of one kind and group, smallest (priority, number) first.
 
 Nearly every job arrives in order, so a lane is a run of jobs that is already sorted, with a
 heap beside it for those that came late: retries, releases, redrives, more urgent ones. A job
@@ -15,18 +15,26 @@ from heapq import heapify, heappop, heappush
 
 from bucketq.model.records import JobRecord
 
-FirstOfKind = tuple[tuple[int, int], str, JobRecord | None]
-"""What no job of a kind comes before in the order of claims, the kind, and the job that has this
+FirstOfLane = tuple[tuple[int, int], str, JobRecord | None]
+"""What no job of a lane comes before in the order of claims, the lane, and the job that has this
 order; None: the next job has to be decoded."""
 
 _BEFORE_ALL: tuple[int, int] = (-(2**63), -1)
 _SWEEP_ABOVE = 1024  # So few entries are not worth a sweep.
 
 
+def lane_of(kind: str, group: str) -> str:
+    """Return the name of the lane of a kind and a group: that of the kind, if there is no group.
+
+    No kind has a line feed, so no two lanes have the same name.
+    """
+    return f"{kind}\n{group}" if group else kind
+
+
 class Lane:
     """Jobs in the order in which they are to be claimed."""
 
-    __slots__ = ("_head", "_heap", "_last", "_run")
+    __slots__ = ("_head", "_heap", "_kept", "_last", "_run")
 
     def __init__(self, jobs: Sequence[JobRecord] = ()) -> None:
         """Take jobs that are in the order of their numbers."""
@@ -34,6 +42,8 @@ class Lane:
         self._head = 0
         self._last = _BEFORE_ALL
         self._heap: list[tuple[int, int, str]] = []
+        self._kept = 0
+        """How many entries the last sweep has left."""
         self.extend(jobs)
 
     def __len__(self) -> int:
@@ -85,10 +95,13 @@ class Lane:
         self._heap = [entry for entry in self._heap if entry[1] not in numbers]
         heapify(self._heap)
 
-    def sweep(self, jobs: dict[str, JobRecord], waiting_count: int) -> None:
-        """Drop the entries of jobs that have left, once they outnumber those that wait."""
+    def sweep(self, jobs: dict[str, JobRecord], waiting_count: int | None) -> None:
+        """Drop the entries of jobs that have left, once they outnumber those that wait.
+
+        If it is not known how many wait, those are counted that the last sweep has left.
+        """
         length = len(self._run) - self._head + len(self._heap)
-        if length <= 2 * waiting_count + _SWEEP_ABOVE:
+        if length <= 2 * (self._kept if waiting_count is None else waiting_count) + _SWEEP_ABOVE:
             return
         self._run = [job for job in self._run[self._head :] if _waiting(jobs, job.id, job.seq)]
         self._head = 0
@@ -96,6 +109,7 @@ class Lane:
         late = {entry for entry in self._heap if entry[1] not in in_run}
         self._heap = [entry for entry in late if _waiting(jobs, entry[2], entry[1])]
         heapify(self._heap)
+        self._kept = len(self)
 
     def _first_of_run(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         while self._head < len(self._run):

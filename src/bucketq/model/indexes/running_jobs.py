@@ -21,12 +21,18 @@ def running_bytes(job: JobRecord) -> int:
 class RunningJobs:
     """The ids of the running jobs of one state, in the order in which they were claimed."""
 
-    __slots__ = ("_sizes", "size_bytes")
+    __slots__ = ("_groups", "_sizes", "freed", "in_group", "size_bytes")
 
     def __init__(self) -> None:
         """Begin without jobs."""
         self._sizes: dict[str, int] = {}
         self.size_bytes = 0
+        self._groups: dict[str, str] = {}
+        """The groups of the jobs that have one."""
+        self.in_group: dict[str, int] = {}
+        """How many jobs of each group are running."""
+        self.freed: set[str] = set()
+        """The groups of which a job has ended since this was last emptied."""
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -42,7 +48,15 @@ class RunningJobs:
         size_bytes = running_bytes(job)
         self._sizes[job.id] = size_bytes
         self.size_bytes += size_bytes
+        if job.group:
+            self._groups[job.id] = job.group
+            self.in_group[job.group] = self.in_group.get(job.group, 0) + 1
 
     def remove(self, job_id: str) -> None:
         """Take out a job that is not running any more."""
         self.size_bytes -= self._sizes.pop(job_id)
+        if self._groups and (group := self._groups.pop(job_id, "")):
+            self.freed.add(group)
+            self.in_group[group] -= 1
+            if not self.in_group[group]:
+                del self.in_group[group]

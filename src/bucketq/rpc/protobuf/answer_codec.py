@@ -18,6 +18,7 @@ from msgspec import structs
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.history import ChangePage, CopyPart
 from bucketq.model.job_ids import KnownJobId
+from bucketq.model.limits import LimitInfo
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
 from bucketq.model.operations import Page, Pulse, Snapshot
 from bucketq.model.queue_stats import Stats
@@ -271,6 +272,9 @@ _OUTCOMES = {
     "resume_schedule": "done",
     "run_schedule": "pushed",
     "schedules": "schedule_list",
+    "set_limit": "scheduled",
+    "remove_limit": "removed",
+    "limits": "limit_list",
 }
 """The field of an answer, by the verb of its call."""
 
@@ -302,5 +306,6 @@ _CODECS: dict[str, _Codec] = {
     "waited": (_write_waited, _read_waited),
     "scheduled": _single("result"),
     "schedule_list": _documents("schedules", ScheduleRecord),
+    "limit_list": _documents("limits", LimitInfo),
 }
 """How each field of an answer is encoded and decoded."""

@@ -40,7 +40,7 @@ class NewJob(_message.Message):
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., payload: _Optional[bytes] = ..., payload_encoding: _Optional[str] = ..., priority: _Optional[int] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ...) -> None: ...
 
 class JobOptions(_message.Message):
-    __slots__ = ("delay_s", "run_at", "max_attempts", "backoff", "key", "tags", "replay_of", "unique", "unique_scope", "unique_s", "replace", "expires_in_s")
+    __slots__ = ("delay_s", "run_at", "max_attempts", "backoff", "key", "tags", "replay_of", "unique", "unique_scope", "unique_s", "replace", "expires_in_s", "group")
     class TagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class JobOptions(_message.Message):
     UNIQUE_S_FIELD_NUMBER: _ClassVar[int]
     REPLACE_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_IN_S_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     delay_s: float
     run_at: _timestamp_pb2.Timestamp
     max_attempts: int
@@ -72,7 +73,8 @@ class JobOptions(_message.Message):
     unique_s: float
     replace: str
     expires_in_s: float
-    def __init__(self, delay_s: _Optional[float] = ..., run_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., max_attempts: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., key: _Optional[str] = ..., tags: _Optional[_Mapping[str, str]] = ..., replay_of: _Optional[str] = ..., unique: _Optional[str] = ..., unique_scope: _Optional[str] = ..., unique_s: _Optional[float] = ..., replace: _Optional[str] = ..., expires_in_s: _Optional[float] = ...) -> None: ...
+    group: str
+    def __init__(self, delay_s: _Optional[float] = ..., run_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., max_attempts: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., key: _Optional[str] = ..., tags: _Optional[_Mapping[str, str]] = ..., replay_of: _Optional[str] = ..., unique: _Optional[str] = ..., unique_scope: _Optional[str] = ..., unique_s: _Optional[float] = ..., replace: _Optional[str] = ..., expires_in_s: _Optional[float] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Backoff(_message.Message):
     __slots__ = ("base_s", "factor", "max_s")
@@ -253,7 +255,7 @@ class Get(_message.Message):
     def __init__(self, job: _Optional[str] = ...) -> None: ...
 
 class List(_message.Message):
-    __slots__ = ("statuses", "kinds", "tags", "after", "limit")
+    __slots__ = ("statuses", "kinds", "tags", "after", "limit", "groups")
     class TagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -266,12 +268,14 @@ class List(_message.Message):
     TAGS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     statuses: _containers.RepeatedScalarFieldContainer[str]
     kinds: _containers.RepeatedScalarFieldContainer[str]
     tags: _containers.ScalarMap[str, str]
     after: int
     limit: int
-    def __init__(self, statuses: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., tags: _Optional[_Mapping[str, str]] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, statuses: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., tags: _Optional[_Mapping[str, str]] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReadStats(_message.Message):
     __slots__ = ()
@@ -479,6 +483,32 @@ class ReadSchedules(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class SetLimit(_message.Message):
+    __slots__ = ("target", "running", "rate", "period_s")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_S_FIELD_NUMBER: _ClassVar[int]
+    target: str
+    running: int
+    rate: int
+    period_s: float
+    def __init__(self, target: _Optional[str] = ..., running: _Optional[int] = ..., rate: _Optional[int] = ..., period_s: _Optional[float] = ...) -> None: ...
+
+class RemoveLimit(_message.Message):
+    __slots__ = ("target",)
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    target: str
+    def __init__(self, target: _Optional[str] = ...) -> None: ...
+
+class ReadLimits(_message.Message):
+    __slots__ = ("kind", "group")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    group: str
+    def __init__(self, kind: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
 class Done(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -625,6 +655,12 @@ class ScheduleList(_message.Message):
     schedules: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, schedules: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class LimitList(_message.Message):
+    __slots__ = ("limits",)
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    limits: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, limits: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class Published(_message.Message):
     __slots__ = ("fresh",)
     FRESH_FIELD_NUMBER: _ClassVar[int]
@@ -710,7 +746,7 @@ class Welcome(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., proof: _Optional[bytes] = ..., operations: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules")
+    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules", "set_limit", "remove_limit", "limits")
     TAG_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -759,6 +795,9 @@ class Call(_message.Message):
     RESUME_SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     RUN_SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     SCHEDULES_FIELD_NUMBER: _ClassVar[int]
+    SET_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     tag: int
     ttl_ms: int
     session: str
@@ -807,10 +846,13 @@ class Call(_message.Message):
     resume_schedule: ResumeSchedule
     run_schedule: RunSchedule
     schedules: ReadSchedules
-    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ...) -> None: ...
+    set_limit: SetLimit
+    remove_limit: RemoveLimit
+    limits: ReadLimits
+    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list", "opened", "batch", "batch_page", "consumer_list", "removed", "published", "releases", "change_page", "copy_part", "waited", "scheduled", "schedule_list")
+    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list", "opened", "batch", "batch_page", "consumer_list", "removed", "published", "releases", "change_page", "copy_part", "waited", "scheduled", "schedule_list", "limit_list")
     TAG_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
@@ -841,6 +883,7 @@ class Answer(_message.Message):
     WAITED_FIELD_NUMBER: _ClassVar[int]
     SCHEDULED_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_LIST_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_LIST_FIELD_NUMBER: _ClassVar[int]
     tag: int
     error: Error
     done: bool
@@ -871,7 +914,8 @@ class Answer(_message.Message):
     waited: Waited
     scheduled: Scheduled
     schedule_list: ScheduleList
-    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ..., token: _Optional[_Union[Document, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., token_list: _Optional[_Union[TokenList, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., batch_page: _Optional[_Union[BatchPage, _Mapping]] = ..., consumer_list: _Optional[_Union[ConsumerList, _Mapping]] = ..., removed: _Optional[_Union[Removed, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., releases: _Optional[_Union[Releases, _Mapping]] = ..., change_page: _Optional[_Union[Document, _Mapping]] = ..., copy_part: _Optional[_Union[Document, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., scheduled: _Optional[_Union[Scheduled, _Mapping]] = ..., schedule_list: _Optional[_Union[ScheduleList, _Mapping]] = ...) -> None: ...
+    limit_list: LimitList
+    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ..., token: _Optional[_Union[Document, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., token_list: _Optional[_Union[TokenList, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., batch_page: _Optional[_Union[BatchPage, _Mapping]] = ..., consumer_list: _Optional[_Union[ConsumerList, _Mapping]] = ..., removed: _Optional[_Union[Removed, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., releases: _Optional[_Union[Releases, _Mapping]] = ..., change_page: _Optional[_Union[Document, _Mapping]] = ..., copy_part: _Optional[_Union[Document, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., scheduled: _Optional[_Union[Scheduled, _Mapping]] = ..., schedule_list: _Optional[_Union[ScheduleList, _Mapping]] = ..., limit_list: _Optional[_Union[LimitList, _Mapping]] = ...) -> None: ...
 
 class PingRequest(_message.Message):
     __slots__ = ("queue", "incarnation", "leads")
@@ -1330,6 +1374,36 @@ class RunScheduleRequest(_message.Message):
     id: RequestId
     run_schedule: RunSchedule
     def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ...) -> None: ...
+
+class SetLimitRequest(_message.Message):
+    __slots__ = ("target", "id", "set_limit")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SET_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    set_limit: SetLimit
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ...) -> None: ...
+
+class RemoveLimitRequest(_message.Message):
+    __slots__ = ("target", "id", "remove_limit")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    remove_limit: RemoveLimit
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ...) -> None: ...
+
+class LimitsRequest(_message.Message):
+    __slots__ = ("target", "id", "limits")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    limits: ReadLimits
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ...) -> None: ...
 
 class SchedulesRequest(_message.Message):
     __slots__ = ("target", "id", "schedules")

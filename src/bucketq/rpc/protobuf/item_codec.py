@@ -85,6 +85,7 @@ def _write_jobs(sent: Any, jobs: Sequence[NewJob]) -> int:
             or job.unique is not None
             or job.replace is not None
             or job.expires_in_s is not None
+            or job.group
         ):
             size += _write_options(new.options, job)
     return size
@@ -92,6 +93,8 @@ def _write_jobs(sent: Any, jobs: Sequence[NewJob]) -> int:
 
 def _write_options(options: pb.JobOptions, job: NewJob) -> int:
     options.SetInParent()
+    if job.group:
+        options.group = job.group
     for name in _PLAIN_OPTIONS:
         value = getattr(job, name)
         if value is not None:

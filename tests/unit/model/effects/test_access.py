@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
-from bucketq.model import numbered_batches, schedules
+from bucketq.model import limits, numbered_batches, schedules
 from bucketq.model import operations as ops
 from bucketq.model.base import Operation
 from bucketq.model.effects.access import find_token, may, right_of
@@ -256,6 +256,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
         *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, numbered_batches.ReadConsumers),
         *(*ops.HISTORY_READS, Wait),
         schedules.ReadSchedules,
+        limits.ReadLimits,
     },
 }
 

@@ -49,6 +49,7 @@ SENDERS: dict[str, ops.AnyOperation | FlushArchive] = {
         "tokens": "readtokens",
         "consumers": "readconsumers",
         "schedules": "readschedules",
+        "limits": "readlimits",
     }.items()
 }
 

@@ -16,6 +16,9 @@ from bucketq.model.records import STATUSES
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 
+Groups = Annotated[
+    list[str] | None, option("--group NAME", "Only jobs of this group; may be repeated.")
+]
 All = Annotated[bool, option("--all", "List all jobs, page by page.")]
 
 _COLUMNS = (
@@ -46,6 +49,7 @@ async def run(
     tags: Annotated[
         list[str] | None, option("--tag -t NAME=VALUE", "Only jobs with this tag; may be repeated.")
     ] = None,
+    groups: Groups = None,
     limit: Limit = 50,
     after: After = 0,
     every: All = False,
@@ -59,6 +63,7 @@ async def run(
     Examples:
         bucketq ls file:///srv/jobs/queue.json --status queued --kind email
         bucketq ls file:///srv/jobs/queue.json --tag team=growth --limit 500
+        bucketq ls file:///srv/jobs/queue.json --group acme --status running
         bucketq ls file:///srv/jobs/queue.json --all --json | jq -r .id
         bucketq ls file:///srv/jobs/queue.json --status running --at 2026-02-15T10:00:00Z
     """
@@ -81,6 +86,7 @@ async def run(
             statuses=statuses or None,
             kinds=kinds or None,
             tags=parse_tags(tags),
+            groups=groups or None,
             after=after,
         )
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from bucketq.cli.job_listing import describe_progress
+from bucketq.cli.limit_texts import describe, limits_of
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url, argument
 from bucketq.cli.parsing import now
@@ -49,6 +50,7 @@ async def run(
             _print_queue(out, await read_past(queue, at or "", "--at"))
             return
         found = await queue.get(job) if at is None else await _find(queue, job, at)
+        limits = await limits_of(queue, found) if at is None and not out.json else []
     if out.json:
         out.value(found.record)
         return
@@ -58,6 +60,7 @@ async def run(
     ]
     if found.status == "running" and found.heartbeat_at is not None:
         rows.append(("silent", age(found.heartbeat_at, now())))
+    rows += [("limited", f"{limit.target}: {describe(limit)}") for limit in limits]
     out.table([Column("FIELD"), Column("VALUE", flexible=True)], rows)
     for failure in found.errors:
         print()
@@ -121,7 +124,7 @@ def _fields(record: JobRecord) -> list[tuple[str, object]]:
             shown.append((name, msgspec.json.encode(value).decode()))
         elif name == "progress" and value is not None:
             shown.append((name, describe_progress(value)))
-        elif name not in apart and value is not None and value is not False:
+        elif name not in apart and value is not None and value is not False and value != "":
             shown.append((name, value))
     return shown
 

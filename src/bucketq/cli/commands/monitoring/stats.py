@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bucketq.cli.limit_texts import describe
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
 from bucketq.cli.terminal.output import Output, counted, duration, plain, size
@@ -40,6 +41,8 @@ async def run(out: Output, url: Url) -> None:
         print("paused: no jobs are handed out until `bucketq resume`")
     if found.oldest_queued_s is not None:
         print(f"oldest queued job: {duration(max(0.0, found.oldest_queued_s))}")
+    for limit in found.limited:
+        out.result(f"limited: no more jobs of {limit.target} start now, {describe(limit)}", None)
     if found.unclaimed():
         out.result(_without_worker(found.unclaimed()), None)
     if totals["done"]:

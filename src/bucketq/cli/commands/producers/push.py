@@ -68,6 +68,9 @@ Replace = Annotated[
     str | None,
     option("--replace payload|run_at|both", "What to replace in the unique job that waits."),
 ]
+Group = Annotated[
+    str | None, option("--group NAME", "The group whose turns and limits it shares, as a tenant.")
+]
 Tags = Annotated[list[str] | None, option("--tag -t NAME=VALUE", "A tag; may be repeated.")]
 
 
@@ -88,6 +91,7 @@ async def run(  # noqa: PLR0913 - each is an option
     expires: Expires = None,
     max_attempts: MaxAttempts = None,
     tags: Tags = None,
+    group: Group = None,
     unique: Unique = None,
     unique_scope: UniqueScope = None,
     replace: Replace = None,
@@ -102,8 +106,8 @@ async def run(  # noqa: PLR0913 - each is an option
     The queue is created if it does not exist.
     With --bulk and a KIND, each line is a payload. Without a KIND, each line is a job:
     {"kind": "email", "payload": {...}, "priority": 5, "key": "...", "tags": {...}}; id, priority,
-    delay_s, run_at, max_attempts, backoff, key, tags, unique, unique_scope, replace and
-    expires_in_s are optional. All lines are checked before the first is pushed.
+    delay_s, run_at, max_attempts, backoff, key, tags, unique, unique_scope, replace,
+    expires_in_s and group are optional. All lines are checked before the first is pushed.
 
     All lines of a large file are pushed in one commit, all or none, unless lines have an id, a key,
     a unique name or a time, the queue is behind a broker (bucketq://) or --batch is given.
@@ -117,16 +121,16 @@ async def run(  # noqa: PLR0913 - each is an option
     Examples:
         bucketq push file:///srv/jobs/queue.json email '{"to": "ada@example.org"}'
         bucketq push file:///srv/jobs/queue.json thumbnail --file picture.png --as bytes
-        bucketq push file:///srv/jobs/queue.json email --delay 15m --key ada --file mail.json
+        bucketq push file:///srv/jobs/queue.json email --group acme --key ada --file mail.json
         bucketq push file:///srv/jobs/queue.json index 17 --unique user-17 --delay 5s --replace both
         bucketq push file:///srv/jobs/queue.json quote '"ACME"' --expires 30s --wait 40s
         bucketq push file:///srv/jobs/queue.json email --bulk --file payloads.jsonl
         bucketq push s3://bucket/jobs/queue.json --bulk --file jobs.jsonl --batch 5000
     """
-    common: dict[str, Any] = {"priority": priority, "max_attempts": max_attempts}
+    common: dict[str, Any] = {"priority": priority, "max_attempts": max_attempts, "group": group}
     common |= {"tags": parse_tags(tags), **_parse_times(delay, run_at, expires)}
     single = {"id": job_id, "key": key, "request": request, "unique": unique, "replace": replace}
-    single["unique_scope"] = unique_scope
+    single |= {"unique_scope": unique_scope}
     if bulk:
         _refuse_file_as_kind(kind if payload is None else payload, file)
         single |= {"wait": wait, "as": None if encoding == "json" else encoding}
@@ -135,12 +139,16 @@ async def run(  # noqa: PLR0913 - each is an option
         defaults = common | {"kind": kind, "priority": priority or None}
         plan = {"progress": progress, "restart": restart, "batch_jobs": batch}
         return await _push_bulk(out, url, file or Path(STDIN), defaults, plan)
-    if progress is not None or restart:
-        raise InvalidRequestError("--progress and --restart need --bulk")
+    _refuse_plan(progress, restart=restart)
     value = _read_payload(payload, file, encoding)
     wait_s = None if wait is None else parse_duration(wait, "--wait")
     options = common | single | {"unique_scope": _parse_scope(unique_scope)}
     return await _push_one(out, url, kind, value, wait_s, options)
+
+
+def _refuse_plan(progress: Path | None, *, restart: bool) -> None:
+    if progress is not None or restart:
+        raise InvalidRequestError("--progress and --restart need --bulk")
 
 
 def _parse_times(delay: str | None, run_at: str | None, expires: str | None) -> dict[str, Any]:

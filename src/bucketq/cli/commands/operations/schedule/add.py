@@ -24,6 +24,7 @@ Priority = Annotated[int, option("--priority -p", "Lower numbers run first.")]
 MaxAttempts = Annotated[
     int | None, option("--max-attempts", "Attempts allowed, if not as in the settings.")
 ]
+Group = Annotated[str | None, option("--group NAME", "The group of its jobs.")]
 Tags = Annotated[list[str] | None, option("--tag -t NAME=VALUE", "A tag; may be repeated.")]
 
 
@@ -43,6 +44,7 @@ async def run(  # noqa: PLR0913 - each is an option
     priority: Priority = 0,
     max_attempts: MaxAttempts = None,
     tags: Tags = None,
+    group: Group = None,
     request: Request = None,
 ) -> None:
     """Add a schedule, or change the one of this name.
@@ -67,6 +69,7 @@ async def run(  # noqa: PLR0913 - each is an option
         "priority": priority,
         "max_attempts": max_attempts,
         "tags": parse_tags(tags),
+        "group": group,
     }
     value = parse_json(payload.encode(), "the payload")
     async with open_queue(url, out.timeout_s) as queue:

@@ -1,0 +1,210 @@
+"""What is done to limits, and what keeps their token buckets sound.
+
+A bucket is forgotten when every clock agrees that it is full, and mended if its time is further
+ahead than it takes to fill it: then it was written by a clock that was wrong. So a clock that jumps
+grants one full bucket at most, and holds nothing up for longer than a period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+
+from msgspec.structs import replace
+
+from bucketq.errors import InvalidRequestError, RejectedError
+from bucketq.model import check
+from bucketq.model.effects.limit_room import limit_of_group
+from bucketq.model.limits import (
+    EVERY_GROUP,
+    FEATURE,
+    BucketRecord,
+    LimitInfo,
+    LimitRecord,
+    ReadLimits,
+    RemoveLimit,
+    SetLimit,
+    group_target,
+    kind_target,
+)
+from bucketq.model.schedules import SetAnswer
+from bucketq.model.state import State
+
+_MOST_SHOWN = 100
+"""So many limits that are reached are shown: there may be one for each of thousands of groups."""
+_FORMAT = 2
+"""The first format with a list of features."""
+_MOST_RUNNING = 1_000_000
+_MOST_STARTS = 100_000
+"""The largest rate: with more starts in the shortest period, their distance would be a few
+microseconds, which is as exact as times are."""
+_SHORTEST_S, _LONGEST_S = 1.0, 30 * 86400.0
+"""A bucket of a longer period would be in the object for months."""
+
+
+def set_limit(state: State, operation: SetLimit, now: datetime) -> SetAnswer:
+    """Add a limit, or replace one. If it is the same already, nothing is changed."""
+    check_limit(operation)
+    if state.settings.max_format < _FORMAT:
+        raise RejectedError(
+            f"limits need max_format {_FORMAT}: run `bucketq upgrade` once every process of the "
+            "queue has been upgraded"
+        )
+    known, most = state.limits.get(operation.target), state.settings.max_limits
+    if known is None and len(state.limits) >= most:
+        raise RejectedError(
+            f"too many limits: the queue has {len(state.limits):,}, {most:,} are allowed "
+            "(max_limits); remove those that are not used"
+        )
+    row = LimitRecord(
+        id=operation.target,
+        seq=state.limits.next_seq if known is None else known.seq,
+        running=operation.running,
+        rate=operation.rate,
+        period_s=None if operation.period_s is None else float(operation.period_s),
+    )
+    if row == known:
+        return "unchanged"
+    state.requires[FEATURE] = None
+    _change(state, lambda: state.put_limit(row), now)
+    return "created" if known is None else "changed"
+
+
+def remove_limit(state: State, operation: RemoveLimit, now: datetime) -> bool:
+    """Remove a limit."""
+    check_target(operation.target)
+    if operation.target not in state.limits:
+        return False
+    _change(state, lambda: state.forget("limits", operation.target), now)
+    return True
+
+
+def read_limits(state: State, operation: ReadLimits, now: datetime) -> tuple[LimitInfo, ...]:
+    """Return the limits, and how near each is."""
+    if not operation.kind and not operation.group:
+        return tuple(_info(state, limit, limit.id, now) for limit in state.limits)
+    kind, group = kind_target(operation.kind), operation.group
+    own = state.limits.get(kind), limit_of_group(state, group) if group else None
+    targets = (kind, group_target(group))
+    found = zip(own, targets, strict=True)
+    return tuple(_info(state, limit, target, now) for limit, target in found if limit is not None)
+
+
+def reached_limits(state: State, now: datetime) -> tuple[LimitInfo, ...]:
+    """Return the limits that let nothing start now, those of some groups apart."""
+    rows = [(limit, limit.id) for limit in state.limits]
+    every = state.limits.get(group_target(EVERY_GROUP))
+    if every is not None:
+        buckets = [name for row in state.buckets if (name := _group_of(row.id))]
+        names = islice(dict.fromkeys([*state.running.in_group, *buckets]), _MOST_SHOWN)
+        targets = map(group_target, names)
+        rows += [(every, target) for target in targets if target not in state.limits]
+    infos = (replace(_info(state, limit, target, now), target=target) for limit, target in rows)
+    return tuple(islice((info for info in infos if info.is_reached), _MOST_SHOWN))
+
+
+def buckets_to_mend(state: State, now: datetime) -> Iterator[BucketRecord]:
+    """Yield buckets to be forgotten or mended, as long as there are some; it is cheap."""
+    margin = timedelta(seconds=state.settings.clock_margin_s)
+    while (first := state.buckets.first_full()) is not None and first.full_at < now - margin:
+        yield first
+    while (last := state.buckets.last_full()) is not None:
+        limit = _limit_of(state, last.id)
+        if limit is not None and last.full_at <= now + limit.period + margin:
+            return
+        yield last
+
+
+def mend_bucket(state: State, bucket: BucketRecord, now: datetime) -> None:
+    """Forget a bucket that is full, or empty one that is to be full too late."""
+    limit = _limit_of(state, bucket.id)
+    if limit is None or limit.rate is None or bucket.full_at <= now:
+        state.forget("buckets", bucket.id)
+    else:
+        state.put_bucket(replace(bucket, full_at=now + limit.period))
+        state.waiting.turns.show_all()
+
+
+def check_limit(operation: SetLimit) -> None:
+    """Check a limit. Raises ``InvalidRequestError``."""
+    check_target(operation.target)
+    if operation.running is None and operation.rate is None:
+        raise InvalidRequestError("a limit needs running, or a rate, or both")
+    if (operation.rate is None) is not (operation.period_s is None):
+        raise InvalidRequestError("a rate needs a number of starts and a period")
+    if operation.running is not None:
+        check.whole_number(operation.running, "running", 1, _MOST_RUNNING)
+    if operation.rate is not None:
+        check.whole_number(operation.rate, "rate", 1, _MOST_STARTS)
+    if operation.period_s is not None:
+        check.delay(operation.period_s, "the period of a rate")
+        if not _SHORTEST_S <= operation.period_s <= _LONGEST_S:
+            raise InvalidRequestError(
+                f"the period of a rate must be between {_SHORTEST_S:g} second and "
+                f"{_LONGEST_S / 86400:g} days, got {operation.period_s!r} seconds"
+            )
+
+
+def check_target(target: object) -> None:
+    """Check what a limit holds for."""
+    check.text(target, "the target of a limit")
+    field, _, name = target.partition("=") if isinstance(target, str) else ("", "", "")
+    if field == "kind":
+        check.kind(name)
+    elif field != "group":
+        raise InvalidRequestError(
+            f"a limit holds for kind=NAME, group=NAME, or group={EVERY_GROUP} for every group; "
+            f"got {target!r}"
+        )
+    elif name != EVERY_GROUP:
+        check.group(name)
+
+
+def _change(state: State, change: Callable[[], None], now: datetime) -> None:
+    """Change a limit; buckets stay as full as they were, by the new rate."""
+    before = {bucket.id: _limit_of(state, bucket.id) for bucket in state.buckets}
+    change()
+    for target, old in before.items():
+        new, bucket = _limit_of(state, target), state.buckets.by_id[target]
+        if new is None or new.rate is None or old is None:
+            state.forget("buckets", target)
+        elif old.period != new.period:
+            missing = max(timedelta(0), bucket.full_at - now) / old.period
+            state.put_bucket(replace(bucket, full_at=now + missing * new.period))
+    state.waiting.turns.show_all()
+
+
+def _limit_of(state: State, target: str) -> LimitRecord | None:
+    """The limit that a bucket belongs to."""
+    field, _, name = target.partition("=")
+    return limit_of_group(state, name) if field == "group" else state.limits.get(target)
+
+
+def _group_of(target: str) -> str:
+    field, _, name = target.partition("=")
+    return name if field == "group" else ""
+
+
+def _info(state: State, limit: LimitRecord, target: str, now: datetime) -> LimitInfo:
+    active = tokens = None
+    field, _, name = target.partition("=")
+    if target != group_target(EVERY_GROUP):
+        is_kind = field == "kind"
+        active = state.count(name, "running") if is_kind else state.running.in_group.get(name, 0)
+        if limit.rate is not None:
+            bucket = state.buckets.get(target)
+            tokens = max(0, limit.tokens(None if bucket is None else bucket.full_at, now))
+    return LimitInfo(
+        target=limit.id,
+        running=limit.running,
+        rate=limit.rate,
+        period_s=limit.period_s,
+        active=active,
+        tokens=tokens,
+    )
+
+
+def groups_wait(state: State) -> bool:
+    """Whether a job of the object has a group; it looks at all of them."""
+    return any(job.group for job in state.jobs)
