@@ -20,6 +20,7 @@ SOURCES = [
         "queue.py",
         "lease_verbs.py",
         "result_verbs.py",
+        "payload_verbs.py",
         "batch_verbs.py",
         "schedule_verbs.py",
         "limit_verbs.py",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         NotDurableError,
         OverloadedError,
         PayloadError,
+        PayloadLostError,
         PayloadTooLargeError,
         QueueFullError,
         QueueNotFoundError,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         StoreRefusedError,
         SupersededError,
         UnavailableError,
+        UploadExpiredError,
     )
     from bucketq.model.job_ids import JobId
     from bucketq.model.limits import LimitInfo
@@ -101,6 +103,7 @@ __all__ = [
     "NotDurableError",
     "OverloadedError",
     "PayloadError",
+    "PayloadLostError",
     "PayloadTooLargeError",
     "Progress",
     "Pulse",
@@ -122,6 +125,7 @@ __all__ = [
     "Tls",
     "TokenInfo",
     "UnavailableError",
+    "UploadExpiredError",
     "Worker",
     "connect",
     "connect_sync",

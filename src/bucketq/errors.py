@@ -66,6 +66,17 @@ class PayloadTooLargeError(RejectedError):
     """A payload, result or batch is larger than the queue's settings allow."""
 
 
+class PayloadLostError(RejectedError):
+    """A large payload or result is missing from the storage, or damaged."""
+
+
+class UploadExpiredError(RejectedError):
+    """A large payload or result was written so long ago that it may be deleted: write it again.
+
+    ``push`` and ``complete`` do that by themselves.
+    """
+
+
 class QueueFullError(RejectedError):
     """The queue is at its soft limit: it takes no more jobs until some have left."""
 

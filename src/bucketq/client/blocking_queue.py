@@ -27,6 +27,7 @@ from bucketq.queue.job import Job, JobBatch, JobPage
 from bucketq.queue.push_options import JobSpec, PushOptions
 from bucketq.queue.queue import Queue
 from bucketq.queue.schedule import Schedule, ScheduleOptions
+from bucketq.queue.side_content import FilePayload
 
 T = TypeVar("T")
 
@@ -48,9 +49,16 @@ class BlockingQueue(Generic[T]):
         return repr(self._queue).replace("<Queue", "<BlockingQueue", 1)
 
     def push(
-        self, kind: str, payload: T, *, request: str | None = None, **options: Unpack[PushOptions]
+        self,
+        kind: str,
+        payload: T | FilePayload,
+        *,
+        request: str | None = None,
+        **options: Unpack[PushOptions],
     ) -> JobId:
         """Add a job and return its id; ``PushOptions`` explains the options.
+
+        A ``Path`` or a binary file stands for its bytes, and is never in memory as a whole.
 
         With a ``key`` that was used within its retention, nothing is added: the same content
         returns the id of the first job, whose ``duplicate`` is True, and other content is rejected
@@ -65,7 +73,7 @@ class BlockingQueue(Generic[T]):
     def push_and_wait(
         self,
         kind: str,
-        payload: T,
+        payload: T | FilePayload,
         *,
         timeout_s: Duration = 30.0,
         on_progress: Callable[[Progress], object] | None = None,
@@ -325,6 +333,21 @@ class BlockingQueue(Generic[T]):
             TimeoutError: It was not over within ``timeout_s``. It is still in the queue.
         """
         return self._call(self._queue.wait, job_id, timeout_s=timeout_s, on_progress=on_progress)
+
+    def open_payload(self, job: Job[Any] | str) -> Iterator[bytes]:
+        """Yield the payload of a job in chunks: the bytes that were pushed, or its JSON.
+
+        It works for payloads of any size; what is more than 16 MiB is read in no other way. Pass a
+        job that was claimed, or any other job or id if you may read the queue.
+
+        Raises:
+            PayloadLostError: It is missing or damaged.
+        """
+        return self._iterate(self._queue.open_payload(job))
+
+    def open_result(self, job: Job[Any] | str) -> Iterator[bytes]:
+        """Yield the result of a job in chunks, as ``open_payload`` does its payload."""
+        return self._iterate(self._queue.open_result(job))
 
     def open_consumer(self, consumer: str, *, request: str | None = None) -> ConsumerState:
         """Take over or create a consumer; the answer has its epoch and its last batch.

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bucketq.client.older_brokers import refuse_follow_ups, refuse_options
+from bucketq.client.older_brokers import refuse_follow_ups, refuse_options, stage_inline
 from bucketq.commit.base import CommitterLostError
 from bucketq.commit.outcome_errors import unanswered
 from bucketq.commit.request_ids import token_of
@@ -33,6 +33,7 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.records import JobRecord
+from bucketq.model.side_objects import StageObject
 from bucketq.rpc.messages import Answer, Call, FlushArchive, Refusal
 from bucketq.rpc.refusals import error_of
 from bucketq.rpc.transport import Connection, ConnectionLostError
@@ -119,6 +120,7 @@ class ClientConnection:
         self._releases_many = "release_many" in wire.welcome.operations
         self._withdraws = "withdraw" in wire.welcome.operations
         self._snoozes = "snooze" in wire.welcome.operations
+        self._knows_payloads = "payloads" in wire.welcome.operations
         self._knows_options = {"unique", "expiry", "groups", "follow_ups"} <= set(
             wire.welcome.operations
         )
@@ -172,6 +174,8 @@ class ClientConnection:
                 refuse_options(operation.jobs, self._wire.welcome.operations, self.address)
             elif isinstance(operation, Complete | CompleteMany):
                 refuse_follow_ups(operation, self._wire.welcome.operations, self.address)
+        if isinstance(operation, StageObject) and not self._knows_payloads:
+            return stage_inline(operation, self.address)
         wait_s = operation.wait_s if isinstance(operation, WAITING) else 0.0
         try:
             return await self._call(request, timeout_s + wait_s)

@@ -7,7 +7,13 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any, cast
 
 from bucketq.commit.request_ids import RequestId, parse_token, token_of
-from bucketq.errors import InvalidRequestError, LeaseLostError, NotDurableError, UnavailableError
+from bucketq.errors import (
+    InvalidRequestError,
+    LeaseLostError,
+    NotDurableError,
+    PayloadTooLargeError,
+    UnavailableError,
+)
 from bucketq.model.base import NewJob
 from bucketq.model.operations import (
     Complete,
@@ -19,6 +25,8 @@ from bucketq.model.operations import (
     Request,
 )
 from bucketq.model.records import Status
+from bucketq.model.settings import MIB
+from bucketq.model.side_objects import Staged, StageObject
 
 
 def refuse_follow_ups(
@@ -52,6 +60,16 @@ def refuse_options(jobs: Sequence[NewJob], known: Container[str], address: str) 
         raise InvalidRequestError(
             f"the broker at {address} does not know unique jobs: upgrade it, or push without unique"
         )
+
+
+def stage_inline(operation: StageObject, address: str) -> Staged:
+    """Answer where a payload or result goes if the broker does not know side objects."""
+    if operation.bytes > MIB:
+        raise PayloadTooLargeError(
+            f"{operation.content} too large: the broker at {address} does not know "
+            f"{operation.content}s of more than {MIB:,} bytes; upgrade it"
+        )
+    return Staged("", MIB)
 
 
 async def send_instead(submit: Callable[[Request], Awaitable[Any]], request: Request) -> Any:

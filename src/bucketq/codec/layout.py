@@ -12,7 +12,7 @@ is written in format 1 until it uses something that older code must not ignore."
 REQUIRED = frozenset(
     {
         *("segments", "reservations", "consecutive-ids", "history", "schedules", "unique"),
-        *("expiry", "groups", "limits"),
+        *("expiry", "groups", "limits", "payloads"),
     }
 )
 """What an object of format 2 may require of its readers, as far as this code knows it."""

@@ -28,6 +28,7 @@ from bucketq.commit.parked_claims import next_due_s
 from bucketq.commit.parked_waits import ParkedWaits
 from bucketq.commit.polled_waits import PolledWaits
 from bucketq.commit.request_ids import is_unjudged
+from bucketq.commit.side_transfers import SideTransfers
 from bucketq.commit.upkeep.archiver import Archiver
 from bucketq.commit.upkeep.background import Background
 from bucketq.commit.upkeep.direct_upkeep import DirectUpkeep
@@ -40,6 +41,7 @@ from bucketq.commit.upkeep.tidying import tidy
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
 from bucketq.model.operations import CLAIMS, HISTORY_READS, READS, Claim, Heartbeat, Request
 from bucketq.model.results import Wait
+from bucketq.model.side_objects import TRANSFERS
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied
 from bucketq.store.backoff import RetryBackoff
@@ -87,7 +89,7 @@ class DirectCommitter:
         submit = partial(self.submit, timeout_s=timeout_s)
         self._archiver = Archiver(submit, archive, clock, self.where)
         spiller = Spiller(submit, register.segments, clock, self.where)
-        self._upkeep = SegmentUpkeep(submit, register, clock)
+        self._upkeep = SegmentUpkeep(submit, register, clock, archive)
         self._large_pushes = LargePushes(register.segments, clock, self.where)
         self._history = HistoryKeeper(submit, register, clock)
         self._own_upkeep = DirectUpkeep(register, spiller, self._upkeep, self._history)
@@ -95,6 +97,7 @@ class DirectCommitter:
         self._expirer = JobExpirer(submit, clock, self.where)
         self._fires_schedules = fires_schedules
         self._history_reads = HistoryReads(register, clock, archive)
+        self._transfers = SideTransfers(register.side, self.where, lambda: self.state)
         self._waits = PolledWaits(self._submit_once, self._look)
         self._looked_at = 0
         """The version in which the jobs of waits were last looked up."""
@@ -182,6 +185,8 @@ class DirectCommitter:
             async with asyncio.timeout(timeout_s):
                 if isinstance(request.operation, HISTORY_READS):
                     return await self._history_reads.read(request.operation)
+                if isinstance(request.operation, TRANSFERS):
+                    return await self._transfers.move(request.operation)
                 if isinstance(request.operation, READS) and self._under_way:
                     return await self._read_in_time(attempts)
                 return await self._try_in_turn(attempts)

@@ -35,6 +35,7 @@ from bucketq.commit.objects.pacing import BatchDelay
 from bucketq.commit.objects.register import Register
 from bucketq.commit.outcome_errors import closed, unanswered
 from bucketq.commit.pending_requests import LocalRequest, PendingRequest
+from bucketq.commit.side_transfers import SideTransfers
 from bucketq.commit.stall import StallWatch
 from bucketq.commit.upkeep.archiver import Archiver
 from bucketq.commit.upkeep.history_keeper import HistoryKeeper
@@ -46,6 +47,7 @@ from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.commit.working_state import WorkingState
 from bucketq.errors import StoreRefusedError, UnavailableError
 from bucketq.model.operations import HISTORY_READS, Request
+from bucketq.model.side_objects import TRANSFERS
 from bucketq.model.state import State
 from bucketq.store.resolve_write import Verdict
 
@@ -89,11 +91,12 @@ class GroupCommitter:
         submit = partial(self.submit, timeout_s=timeout_s)
         self._archiver = Archiver(submit, archive, clock, self.where)
         self._spiller = Spiller(submit, register.segments, clock, self.where)
-        self._upkeep = SegmentUpkeep(submit, register, clock)
+        self._upkeep = SegmentUpkeep(submit, register, clock, archive)
         self._history = HistoryKeeper(submit, register, clock)
         self._schedules = ScheduleFirer(submit, clock, self.where)
         self._expirer = JobExpirer(submit, clock, self.where)
         self._history_reads = HistoryReads(register, clock, archive)
+        self._transfers = SideTransfers(register.side, self.where, lambda: self.state)
         self._wake = asyncio.Event()
         self._cold = ColdReads(register)
         self._large_pushes = LargePushes(register.segments, clock, self.where)
@@ -162,6 +165,7 @@ class GroupCommitter:
         await self._cold.stop()
         await self._large_pushes.stop()
         await self._history_reads.stop()
+        await self._transfers.stop()
         self._answer_all(None)
         self._deadlines.close()
         self.working.document = None
@@ -211,6 +215,9 @@ class GroupCommitter:
             return
         if isinstance(pending.request.operation, HISTORY_READS):
             self._history_reads.start(pending, self.working.refusal_of)
+            return
+        if isinstance(pending.request.operation, TRANSFERS):
+            self._transfers.start(pending, self.working.refusal_of)
             return
         self.working.accept(pending)
         self._wake.set()

@@ -18,8 +18,8 @@ from msgspec import Raw
 from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError, RejectedError
 from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.limits import EVERY_GROUP
-from bucketq.model.records import Progress
-from bucketq.model.settings import Settings, check_backoff
+from bucketq.model.records import Encoding, Progress
+from bucketq.model.settings import MIB, Settings, check_backoff
 
 MAX_DEPTH = 100
 """How deep a payload may be nested; a parser that recurses must never be the limit."""
@@ -48,8 +48,11 @@ _decode_raw = msgspec.json.Decoder(Raw).decode
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
-def new_job(job: NewJob, settings: Settings) -> int:
-    """Check a job that is to be pushed, and return how many bytes its payload has."""
+def new_job(job: NewJob, settings: Settings, most_bytes: int = MIB) -> int:
+    """Check a job that is to be pushed, and return how many bytes its payload has in the job.
+
+    That is not more than ``most_bytes``: what is larger is a side object.
+    """
     name(job.id, "job id")
     kind(job.kind)
     if job.priority or type(job.priority) is not int:
@@ -70,7 +73,8 @@ def new_job(job: NewJob, settings: Settings) -> int:
         name(job.replay_of, "replay_of")
     if job.payload_encoding is not None:
         encoding(job.payload_encoding, "payload_encoding")
-    return body(job.payload, "payload", "max_payload_bytes", settings.max_payload_bytes)
+    limit = min(settings.max_payload_bytes, most_bytes)
+    return body(job.payload, "payload", "max_payload_bytes", limit)
 
 
 def _when(job: NewJob, settings: Settings) -> None:
@@ -301,8 +305,9 @@ def body(value: object, what: str, setting: str, limit: int) -> int:
 
 def encoding(value: object, what: str) -> None:
     """Check how a payload or a result is written as JSON."""
-    if value is not None and value != "base64":
-        _refuse(f"unknown {what} {_short(value)}: it is 'base64', or none")
+    if value is not None and value not in get_args(Encoding):
+        shown = ", ".join(map(repr, get_args(Encoding)))
+        _refuse(f"unknown {what} {_short(value)}: it is one of {shown}, or none")
 
 
 def _plain(value: object, what: str, shape: type) -> None:

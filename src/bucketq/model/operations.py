@@ -32,6 +32,7 @@ from bucketq.model.results import AnyWait, FindArchived, Wait
 from bucketq.model.schedules import AnySchedule, Fire, ReadSchedules
 from bucketq.model.segments import SEGMENT_CHANGES, AnySegmentChange, WrittenRows
 from bucketq.model.settings import Settings
+from bucketq.model.side_objects import TRANSFERS, AnySideObject, StageObject
 from bucketq.model.tokens import Right, repr_without_digest
 
 
@@ -354,6 +355,7 @@ AnyOperation = (
     | ReadChanges
     | ReadCopy
     | AnyWait
+    | AnySideObject
 )
 
 CLAIMS = (Claim, ClaimBatch)
@@ -364,7 +366,7 @@ WAITING = (Claim, Wait)
 
 READS = (
     *(ReadOutbox, Get, List, ReadStats, ReadSnapshot),
-    *(ReadTokens, ReadBatch, ReadConsumers, ReadSchedules, ReadLimits, Wait),
+    *(ReadTokens, ReadBatch, ReadConsumers, ReadSchedules, ReadLimits, Wait, StageObject),
 )
 """Operations that change nothing."""
 
@@ -374,6 +376,7 @@ HISTORY_READS = (ReadChanges, ReadCopy, FindArchived)
 REPEATABLE = (
     *READS,
     *HISTORY_READS,
+    *TRANSFERS,
     ClaimBatch,
     Heartbeat,
     Withdraw,

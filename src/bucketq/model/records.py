@@ -27,7 +27,9 @@ from msgspec import Raw, Struct
 
 Status = Literal["queued", "running", "done", "dead"]
 Outcome = Literal["completed", "cancelled", "dead", "expired"]
-Encoding = Literal["base64"]
+Encoding = Literal["base64", "object", "object-bytes"]
+"""How a payload or result is encoded, if it is not JSON as it is: bytes as base64, or a reference
+to a side object that holds JSON or bytes (see ``side_objects``)."""
 
 Unknown = dict[str, Raw]
 """Fields of a row that this version of bucketq does not know."""
@@ -85,7 +87,7 @@ class JobRecord(
     seq: int
     """Its place in the order of pushes, given at commit. It never changes."""
     payload: Raw
-    """JSON, or a JSON string of base64 if ``payload_encoding`` says so."""
+    """JSON; or a JSON string of base64 or a ``SideRef`` if ``payload_encoding`` says so."""
     pushed_at: datetime
     payload_encoding: Encoding | None = None
     priority: int = 0

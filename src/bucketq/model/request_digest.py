@@ -31,6 +31,7 @@ from bucketq.model.operations import (
     ReleaseMany,
 )
 from bucketq.model.schedules import SetSchedule
+from bucketq.model.side_objects import content_of, is_side
 
 _DIGEST_BYTES = 4
 """Enough to notice a mistake: another request has the same digest once in four billion times."""
@@ -57,6 +58,7 @@ def normalized(job: NewJob) -> NewJob:
     backoff = job.backoff
     return structs.replace(
         job,
+        payload=content_of(job.payload, job.payload_encoding),
         delay_s=_seconds(job.delay_s),
         run_at=None if job.run_at is None else job.run_at.astimezone(UTC),
         backoff=None if backoff is None else type(backoff)(*map(float, structs.astuple(backoff))),
@@ -74,13 +76,17 @@ def _jobs(operation: Push | Publish) -> Operation:
 
 
 def _complete(operation: Complete | Completion) -> Any:
-    if not operation.follow_ups:
-        return operation
-    return structs.replace(operation, follow_ups=tuple(map(normalized, operation.follow_ups)))
+    if operation.follow_ups:
+        follow_ups = tuple(map(normalized, operation.follow_ups))
+        operation = structs.replace(operation, follow_ups=follow_ups)
+    if is_side(operation.result_encoding):
+        content = content_of(operation.result, operation.result_encoding)
+        operation = structs.replace(operation, result=content)
+    return operation
 
 
 def _complete_many(operation: CompleteMany) -> Operation:
-    if not any(each.follow_ups for each in operation.jobs):
+    if not any(each.follow_ups or each.result_encoding is not None for each in operation.jobs):
         return operation
     return structs.replace(operation, jobs=tuple(map(_complete, operation.jobs)))
 
@@ -94,6 +100,7 @@ def _has_options(job: NewJob) -> bool:
         or job.tags is not None
         or job.unique is not None
         or job.expires_in_s is not None
+        or job.payload_encoding is not None
     )
 
 

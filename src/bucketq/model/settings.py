@@ -41,10 +41,13 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     max_bytes: int = 256 * MIB
     """How large the object may grow before a push is refused; finished jobs do not count, and may
     take as much again while they wait for the archive (64 MiB at least)."""
-    max_payload_bytes: int = MIB
-    """The largest payload."""
-    max_result_bytes: int = 64 * KIB
-    """The largest result."""
+    max_payload_bytes: int = 64 * MIB
+    """The largest payload, up to 5 GiB."""
+    max_result_bytes: int = 64 * MIB
+    """The largest result, up to 5 GiB."""
+    inline_bytes: int = 64 * KIB
+    """The largest payload or result that is written to the job itself, up to 1 MiB. A larger one
+    becomes a side object in the queue's folder; this needs ``max_format`` 2."""
     max_error_bytes: int = 4 * KIB
     """The longest error text that is kept; more is cut."""
     max_errors: int = 5
@@ -125,8 +128,9 @@ _ZERO_ALLOWED = frozenset(
 _HIGHEST_NUMBER = 1e9  # 31 years in seconds, or a billion rows: beyond any sensible limit.
 # What is read and written as a whole is bounded by memory; there is no newer format than 2.
 _HIGHEST: dict[str, float] = {
-    "max_payload_bytes": 64 * MIB,
-    "max_result_bytes": MIB,
+    "max_payload_bytes": 5 * GIB,
+    "max_result_bytes": 5 * GIB,
+    "inline_bytes": MIB,
     "max_error_bytes": MIB,
     "max_errors": 100,
     "max_batch_jobs": 100_000,

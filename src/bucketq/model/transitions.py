@@ -29,6 +29,7 @@ from bucketq.model import (
     results,
     schedules,
     segments,
+    side_objects,
 )
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
@@ -47,6 +48,7 @@ from bucketq.model.effects import (
     reads,
     schedule_changes,
     segment_changes,
+    side_refs,
     timekeeping,
 )
 from bucketq.model.operations import REPEATABLE, Request
@@ -117,6 +119,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     history.DropChanges: history_changes.drop_changes,
     history.NameCopy: history_changes.name_copy,
     history.ForgetHistory: history_changes.forget_history,
+    side_objects.StageObject: side_refs.stage,
     ops.ReadOutbox: archiving.read_outbox,
     ops.Get: reads.get,
     results.Wait: reads.wait,

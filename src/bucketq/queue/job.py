@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
+from bucketq.errors import PayloadError, PayloadLostError
 from bucketq.model.operations import LeaseRef
 from bucketq.model.records import Backoff, Failure, JobRecord, Outcome, Progress, Status
+from bucketq.model.side_objects import is_side, read_ref
 from bucketq.queue import payload as payloads
+from bucketq.queue.payload_stream import PayloadStream
 
 T = TypeVar("T")
 
+OpenPayload = Callable[["Job[Any]"], PayloadStream]
+
+FETCH_BYTES = 16 * 1024 * 1024
+"""Up to this size a claim fetches payloads: memory holds one for each job of a worker."""
 _UNREAD = object()
 """Stands for a payload that was not decoded yet."""
 
@@ -24,11 +32,16 @@ class Job(Generic[T]):
     type fails only when it is read.
     """
 
-    def __init__(self, record: JobRecord, payload_type: Any) -> None:
+    def __init__(
+        self, record: JobRecord, payload_type: Any, open_payload: OpenPayload | None = None
+    ) -> None:
         """Wrap a record; ``payload_type`` is what its payload is decoded into."""
         self.record = record
         self._payload_type = payload_type
+        self._open_payload = open_payload
         self._payload: Any = _UNREAD
+        self._lost: Exception | None = None
+        """Why a large payload could not be fetched."""
 
     def __repr__(self) -> str:
         """Name the job, without its payload, which may be large or secret."""
@@ -45,11 +58,19 @@ class Job(Generic[T]):
 
     @property
     def payload(self) -> T:
-        """What was pushed. Raises ``PayloadError`` if it is not of the queue's type."""
+        """What was pushed.
+
+        Raises:
+            PayloadError: It is not of the queue's type; or it is large, and was not fetched: only
+                a claim does that, up to 16 MiB. ``open_payload`` reads it.
+            PayloadLostError: It is large, and missing or damaged.
+        """
         # Not a cached_property, which takes a lock, and costs more than decoding a short payload.
         if self._payload is _UNREAD:
             record = self.record
             what = f"payload of job {record.id}"
+            if is_side(record.payload_encoding):
+                self._raise_unfetched(what)
             self._payload = payloads.decode(
                 record.payload, record.payload_encoding, self._payload_type, what
             )
@@ -58,10 +79,60 @@ class Job(Generic[T]):
 
     @cached_property
     def result(self) -> Any:
-        """What ``complete`` was given, as plain values; None if there is none."""
+        """What ``complete`` was given, as plain values; None if there is none.
+
+        Raises ``PayloadError`` if it is large: ``Queue.wait`` and ``Queue.open_result`` read it.
+        """
         record = self.record
         what = f"result of job {record.id}"
+        if is_side(record.result_encoding):
+            message = f"{what} is large: read it with `queue.wait` or `queue.open_result`"
+            raise PayloadError(message)
         return payloads.decode_result(record.result, record.result_encoding, what)
+
+    def open_payload(self) -> PayloadStream:
+        """Return the payload in chunks, whatever its size: the bytes that were pushed, or its JSON.
+
+        ``async for chunk in job.open_payload()``; or ``for``, in a thread or without asyncio.
+
+        Raises:
+            PayloadLostError: It is missing or damaged.
+        """
+        if self._open_payload is None:
+            message = f"the payload of job {self.id} cannot be read here: use `queue.open_payload`"
+            raise PayloadError(message)
+        return self._open_payload(self)
+
+    def as_type(self, payload_type: Any) -> Job[Any]:
+        """Return the same job with its payload decoded into another type."""
+        job: Job[Any] = Job(self.record, payload_type, self._open_payload)
+        job._lost = self._lost
+        return job
+
+    @property
+    def is_unfetched(self) -> bool:
+        """Whether its payload is large and not here, and a claim fetches it."""
+        record = self.record
+        if not is_side(record.payload_encoding) or self._lost is not None:
+            return False
+        try:
+            return read_ref(record.payload, "payload").bytes <= FETCH_BYTES
+        except PayloadError:
+            return True
+
+    def lose_payload(self, reason: Exception) -> None:
+        """Note why its payload cannot be read: asking for it raises that."""
+        self._lost = reason
+
+    def _raise_unfetched(self, what: str) -> NoReturn:
+        if self._lost is not None:
+            raise self._lost
+        ref = read_ref(self.record.payload, what)
+        if ref.bytes <= FETCH_BYTES and self.record.lease is not None:
+            message = f"{what} is lost: the side object {ref.object} could not be fetched"
+            raise PayloadLostError(message)
+        message = f"{what} has {ref.bytes:,} bytes and was not fetched: read it with `open_payload`"
+        raise PayloadError(message)
 
     @property
     def id(self) -> str:

@@ -22,17 +22,15 @@ from bucketq.queue.arguments import (
     seconds,
 )
 from bucketq.queue.job import Job
+from bucketq.queue.payload_verbs import PayloadVerbs
 from bucketq.queue.promised_jobs import FollowUps
 from bucketq.queue.push_options import JobSpec
-from bucketq.queue.sender import Sender
 
 T = TypeVar("T")
 
 
-class LeaseVerbs(Generic[T]):
+class LeaseVerbs(PayloadVerbs, Generic[T]):
     """What is said about jobs that were claimed, under their leases."""
-
-    _sender: Sender
 
     async def heartbeat(
         self,
@@ -78,7 +76,10 @@ class LeaseVerbs(Generic[T]):
             self._sender.drop_id(request_id)
             raise
         operation = ops.Complete(**structs.asdict(done))
-        await self._sender.send_as(request_id, operation)
+        if self._is_large(done.result, done.result_encoding):
+            await self._complete_large(request_id, [operation])
+        else:
+            await self._sender.send_as(request_id, operation)
         return ids
 
     async def complete_many(
@@ -96,7 +97,10 @@ class LeaseVerbs(Generic[T]):
         completions = tuple(map(completion, several))
         if not completions:
             return []
-        return list(await self._sender.send(ops.CompleteMany(jobs=completions), request))
+        request_id = self._sender.new_id(ops.CompleteMany, request)
+        if any(self._is_large(done.result, done.result_encoding) for done in completions):
+            return list(await self._complete_large(request_id, [*completions]))
+        return list(await self._sender.send_as(request_id, ops.CompleteMany(jobs=completions)))
 
     async def fail(
         self,

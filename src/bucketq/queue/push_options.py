@@ -7,18 +7,19 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 from msgspec import Struct, structs
 
-from bucketq.errors import InvalidRequestError
+from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model import check
 from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.records import Backoff
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import as_plain, to_seconds
+from bucketq.queue.side_content import is_file
 
 T = TypeVar("T")
 
 DEFAULT_SCOPE: UniqueScope = "queued+running"
-UNLIMITED = Settings(max_payload_bytes=2**31, max_tags=2**31, max_format=2)
+UNLIMITED = Settings(max_payload_bytes=2**40, max_tags=2**31, max_format=2)
 """The queue's own limits are known only when the request is applied."""
 
 
@@ -78,12 +79,24 @@ class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
     """The archived job that this one repeats."""
 
 
-def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
-    """Encode a job, and check that its payload decodes to what it was."""
+def new_job(
+    spec: JobSpec[Any], default_id: str, payload_type: Any, *, takes_files: bool = False
+) -> NewJob:
+    """Encode a job, and check that its payload decodes to what it was.
+
+    The caller reads files, if it ``takes_files``.
+    """
     if not isinstance(spec, JobSpec):
         message = f"push_many takes JobSpec objects, got {type(spec).__name__}"
         raise InvalidRequestError(message)
-    raw, encoding = payloads.encode(spec.payload, "payload", payload_type)
+    payload = spec.payload
+    if is_file(payload):
+        if not takes_files:
+            raise PayloadError(
+                "a file is a payload for push and push_many only: read it, or push it"
+            )
+        payload = b""  # It is read when the job is sent.
+    raw, encoding = payloads.encode(payload, "payload", payload_type)
     tags = spec.tags
     scope, period_s = scope_of(spec)
     new = NewJob(
@@ -110,7 +123,7 @@ def new_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob:
     if spec.group is not None:
         check.group(spec.group)
         new = structs.replace(new, group=as_plain(spec.group))
-    check.new_job(new, UNLIMITED)
+    check.new_job(new, UNLIMITED, UNLIMITED.max_payload_bytes)
     return new
 
 

@@ -38,10 +38,11 @@ from bucketq.queue.history_verbs import HistoryVerbs
 from bucketq.queue.job import Job, JobPage
 from bucketq.queue.lease_verbs import LeaseVerbs
 from bucketq.queue.limit_verbs import LimitVerbs
+from bucketq.queue.payload_verbs import SURELY_INLINE_BYTES
 from bucketq.queue.push_options import JobSpec, PushOptions, new_job
-from bucketq.queue.result_verbs import ResultVerbs
 from bucketq.queue.schedule_verbs import ScheduleVerbs
 from bucketq.queue.sender import Sender
+from bucketq.queue.side_content import FilePayload
 from bucketq.queue.token_verbs import TokenVerbs
 
 T = TypeVar("T")
@@ -57,7 +58,6 @@ _ANY_TAGS = Settings(max_tags=2**31)
 class Queue(
     LeaseVerbs[T],
     BatchVerbs[T],
-    ResultVerbs,
     ScheduleVerbs[T],
     LimitVerbs,
     TokenVerbs,
@@ -93,6 +93,7 @@ class Queue(
         self._sender = Sender(committer, clock, timeout_s)
         self._payload_type = payload_type
         self._worker = worker
+        self._inline_bytes = SURELY_INLINE_BYTES
         self._token_key = b""
 
     def __repr__(self) -> str:
@@ -111,12 +112,14 @@ class Queue(
     async def push(
         self,
         kind: str,
-        payload: T,
+        payload: T | FilePayload,
         *,
         request: str | None = None,
         **options: Unpack[PushOptions],
     ) -> JobId:
         """Add a job and return its id; ``PushOptions`` explains the options.
+
+        A ``Path`` or a binary file stands for its bytes, and is never in memory as a whole.
 
         With a ``key`` that was used within its retention, nothing is added: the same content
         returns the id of the first job, whose ``duplicate`` is True, and other content is rejected
@@ -126,10 +129,12 @@ class Queue(
         try:
             spec = JobSpec(kind=kind, payload=payload, **options)
             default_id = request_id.job_id(0) if spec.id is None else ""
-            new = new_job(spec, default_id, self._payload_type)
+            new = new_job(spec, default_id, self._payload_type, takes_files=True)
         except BaseException:
             self._sender.drop_id(request_id)
             raise
+        if self._is_large_job(new, payload):
+            return (await self._push_large(request_id, [new], [payload]))[0]
         answer = await self._sender.send_as(request_id, ops.Push(jobs=(new,)))
         return as_job_id(answer[0])
 
@@ -139,22 +144,27 @@ class Queue(
         """Add jobs, all or none, in one commit; return their ids in order."""
         request_id = self._sender.new_id(ops.Push, request)
         try:
-            several = as_several(jobs, "push_many takes an iterable of JobSpec objects")
+            several = [*as_several(jobs, "push_many takes an iterable of JobSpec objects")]
             ids, payload_type = request_id.job_ids(), self._payload_type
-            new = tuple([new_job(job, next(ids), payload_type) for job in several])
+            new = tuple(
+                [new_job(job, next(ids), payload_type, takes_files=True) for job in several]
+            )
         except BaseException:
             self._sender.drop_id(request_id)
             raise
         if not new:
             self._sender.drop_id(request_id)
             return []
+        payloads = [job.payload for job in several]
+        if any(map(self._is_large_job, new, payloads)):
+            return await self._push_large(request_id, [*new], payloads)
         answer = await self._sender.send_as(request_id, ops.Push(jobs=new))
         return list(map(as_job_id, answer))
 
     async def push_and_wait(
         self,
         kind: str,
-        payload: T,
+        payload: T | FilePayload,
         *,
         timeout_s: Duration = 30.0,
         on_progress: Callable[[Progress], object] | None = None,
@@ -195,8 +205,7 @@ class Queue(
             wait_s=wait_s,
             lease_s=lease_seconds(lease_s),
         )
-        records = await self._sender.send_claim(operation, request)
-        return [Job(record, self._payload_type) for record in records]
+        return await self._with_payloads(await self._sender.send_claim(operation, request))
 
     async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
         """Cancel a waiting job; ask the worker of a running one to stop."""
@@ -289,7 +298,7 @@ class Queue(
             JobNotFoundError: It was never pushed, or has been archived, ``archive_after_s`` after
                 it has finished: ``wait`` finds its result in the archive.
         """
-        return Job(await self._sender.send(ops.Get(job=job_name(job_id))), self._payload_type)
+        return self._wrap(await self._sender.send(ops.Get(job=job_name(job_id))))
 
     async def jobs(
         self,
@@ -319,8 +328,7 @@ class Queue(
             rest = replace(operation, after=page.next_after, limit=limit - len(found))
             page = await self._sender.send(rest)
             found += page.jobs
-        jobs = tuple(Job[T](record, self._payload_type) for record in found)
-        return JobPage(jobs, page.next_after)
+        return JobPage(tuple(map(self._wrap, found)), page.next_after)
 
     async def stats(self) -> Stats:
         """Count the jobs."""

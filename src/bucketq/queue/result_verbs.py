@@ -56,7 +56,7 @@ class ResultVerbs:
             wait_s = min(max(0.0, until_s - loop.time()), _STRETCH_S)
             news = await self._news_of(Wait(job=job_id, wait_s=wait_s, seen=seen))
             if isinstance(news, JobEnd):
-                return _result_of(news)
+                return _result_of(await self._with_result(news))
             if news is not None and on_progress is not None:
                 seen = progress_text(news)
                 called = on_progress(news)
@@ -65,6 +65,10 @@ class ResultVerbs:
             if loop.time() >= until_s:
                 message = f"job {job_id} was not over in {limit_s:g} s; wait again, or cancel it"
                 raise TimeoutError(message)
+
+    async def _with_result(self, end: JobEnd) -> JobEnd:
+        """Return how a job ended, with its result, wherever that is."""
+        raise NotImplementedError
 
     async def _news_of(self, wait: Wait) -> JobEnd | Progress | None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -18,7 +19,7 @@ from bucketq.commit.base import Committer
 from bucketq.commit.outcome_errors import closed, rejected_repeat
 from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse_token
 from bucketq.commit.upkeep.background import Background
-from bucketq.errors import ClosedError, RejectedError
+from bucketq.errors import BucketQError, ClosedError, RejectedError
 from bucketq.model import operations as ops
 
 _KEY_BYTES = 32
@@ -61,6 +62,13 @@ class Sender:
         self._is_closed = self._loop is not None
         await self._committer.close()
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop on which the queue was opened."""
+        if self._is_closed or self._loop is None:
+            raise closed(self._committer.where)
+        return self._loop
+
     def check_open(self) -> None:
         """Raise ``ClosedError`` if a request could only hang."""
         where = self._committer.where
@@ -97,6 +105,14 @@ class Sender:
         if isinstance(operation, ops.REPEATABLE):
             return await self._committer.submit(ops.Request(operation), self._timeout_s)
         return await self.send_as(self.new_id(type(operation), token), operation)
+
+    def send_later(self, operation: ops.AnyOperation) -> None:
+        """Send an operation in the background; closing waits for it, and its errors are ignored."""
+        self._background.start(self._send_ignored(operation))
+
+    async def _send_ignored(self, operation: ops.AnyOperation) -> None:
+        with suppress(BucketQError):
+            await self.send(operation)
 
     async def send_claim(self, claim: ops.Claim, token: str | None) -> Any:
         """Give a claim its id and its secret, send it, and return its answer."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from bucketq.model import history, limits, numbered_batches, results, schedules
+from bucketq.model import history, limits, numbered_batches, results, schedules, side_objects
 from bucketq.model import operations as ops
 from bucketq.model.operations import Request
 
@@ -70,16 +70,20 @@ OFFERED = (
     limits.SetLimit,
     limits.RemoveLimit,
     limits.ReadLimits,
+    side_objects.StageObject,
+    side_objects.PutPart,
+    side_objects.KeepObject,
+    side_objects.ReadPart,
 )
 """Operations that clients may send. The others are used by brokers only."""
 
 ADDED = (
     *("release_many", "parts", "withdraw", "unique", "expiry", "snooze", "follow_ups"),
-    "groups",
+    *("groups", "payloads"),
 )
 """Features that the first brokers did not have, by their names on the wire: operations, that a
-large message may come in parts, what jobs may be (unique, expiring, put off, of a group), and jobs
-that a completion pushes."""
+large message may come in parts, what jobs may be (unique, expiring, put off, of a group), jobs that
+a completion pushes, and large payloads."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

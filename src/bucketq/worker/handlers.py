@@ -63,7 +63,7 @@ class Handler:
         """The arguments of the function. Raises ``UnfitPayload``."""
         if not self.wants:
             return {}
-        job: Job[Any] = Job(context.job.record, self.payload_type)
+        job = context.job.as_type(self.payload_type)
         found: dict[str, Any] = {}
         try:
             if self.payload_type is not Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from bucketq.model import history, limits, numbered_batches, results, schedules
+from bucketq.model import history, limits, numbered_batches, results, schedules, side_objects
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import KnownJobId
@@ -131,6 +131,12 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     results.Wait(job=""),
     results.Wait(job="größe", wait_s=3600.0),
     results.FindArchived(job="j1"),
+    side_objects.StageObject(content="payload", bytes=2**40, digest="5e" * 16, nonce="ab" * 8),
+    side_objects.StageObject(content="result", bytes=0, digest="", nonce="", tries=3),
+    side_objects.PutPart(object="i/n", part=5119, data=b"\x00\xff", job="j1", content="payload"),
+    side_objects.KeepObject(object="i/n", job="j1", content="result"),
+    side_objects.ReadPart(object="i/n", part=0),
+    side_objects.ReadPart(object="i/n", part=7, job="j1", lease="l1"),
     FlushArchive(),
     ops.GrantToken(id="", name="", digest="", rights=()),
     ops.GrantToken(
@@ -406,6 +412,11 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("pause_schedule", None),
     ("resume_schedule", None),
     ("run_schedule", ("j1",)),
+    ("stage_object", side_objects.Staged("i/n", 65536)),
+    ("put_part", None),
+    ("keep_object", None),
+    ("read_part", b"\x00\xff"),
+    ("read_part", b""),
     ("schedules", ()),
     ("schedules", (SCHEDULE, TICK)),
     ("set_limit", "changed"),

@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import Clock, new_id
 from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, read_heading
 from bucketq.commit.objects.pacing import Pacer
@@ -96,7 +97,7 @@ class Register:
         self._clock = clock
         self.segments = QueueSegments(store, key, where, clock)
         """The segments of the queue."""
-        self.history = QueueHistory(store, key, clock)
+        self.history, self.side = QueueHistory(store, key, clock), SideFolder.of(store, key, clock)
         self.writer = ""
         """What the history calls this process: its user and host."""
         self._pacer = Pacer(store.write_interval_s)

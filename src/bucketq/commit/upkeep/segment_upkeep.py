@@ -23,6 +23,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
+from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec.deletion_vector import encode_vector, vector_id
 from bucketq.codec.segment_file import (
@@ -37,6 +38,7 @@ from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_encoding import ROWS_A_TURN, encode_in_turns
 from bucketq.commit.objects.segment_sweep import NamedSegments
 from bucketq.commit.upkeep.background import BackgroundLoop, before_commit
+from bucketq.commit.upkeep.side_sweep import SideSweep
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import BucketQError
 from bucketq.model.effects.operators import is_cold_untidy
@@ -87,9 +89,14 @@ class SegmentUpkeep:
     """Merges and sweeps the segments of one queue, in the background."""
 
     def __init__(
-        self, submit: Callable[[Request], Awaitable[Any]], register: Register, clock: Clock
+        self,
+        submit: Callable[[Request], Awaitable[Any]],
+        register: Register,
+        clock: Clock,
+        archive: ArchiveWriter | None = None,
     ) -> None:
         """Commit with ``submit``."""
+        self._side = SideSweep(submit, register, archive, clock)
         self._submit = submit
         self._register = register
         self._clock = clock
@@ -125,6 +132,7 @@ class SegmentUpkeep:
             if now_s >= self._sweep_at and state is not None and self._may_sweep(state):
                 self._sweep_at, version = now_s + self._policy.sweep_s, state.version
                 await self.sweep()
+                await self._side.sweep(state.incarnation)
                 await self._clear_former(state)
                 self._swept_version = version
         return self._policy.pass_s

@@ -19,6 +19,7 @@ from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.operations import Configure, GrantToken, ReadTokens, RevokeToken
 from bucketq.model.results import Wait
+from bucketq.model.side_objects import KeepObject, PutPart, ReadPart, StageObject
 from bucketq.model.state import State
 from bucketq.model.tokens import MAX_TOKEN_NAME, RIGHTS, Right, TokenInfo, TokenRecord
 
@@ -39,6 +40,7 @@ _OPERATIONS: dict[Right, tuple[type, ...]] = {
         *(batches.AckBatch, batches.ReleaseBatch),
     ),
 }
+_TRANSFERS = (StageObject, PutPart, KeepObject)
 _NEEDS = {operation: right for right, allowed in _OPERATIONS.items() for operation in allowed}
 
 
@@ -49,6 +51,10 @@ def right_of(operation: object) -> Right | None:
     """
     if isinstance(operation, Configure) and not operation.changes:
         return None  # Workers need to know how long a lease is.
+    if isinstance(operation, _TRANSFERS):
+        return "claim" if operation.content == "result" else "push"
+    if isinstance(operation, ReadPart):
+        return "claim" if operation.lease else "read"  # The lease is checked when it is answered.
     return _NEEDS.get(type(operation), "admin")
 
 

@@ -30,6 +30,7 @@ from bucketq.model.effects.pushes import (
     row_bytes,
     without,
 )
+from bucketq.model.effects.side_refs import refuse_side
 from bucketq.model.job_ids import is_made_by, made_by
 from bucketq.model.operations import Complete, Completion
 from bucketq.model.records import JobRecord
@@ -82,6 +83,7 @@ def check_follow_up(job: NewJob, settings: Settings) -> int:
     """Check one job, and return how many bytes its payload has."""
     try:
         size_bytes = check.new_job(job, settings)
+        refuse_side(job, "a job that is pushed with a completion")
         if job.unique is not None:
             unique_jobs.check_settings(job, settings)
     except RejectedError as error:

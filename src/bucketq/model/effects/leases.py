@@ -26,6 +26,7 @@ from bucketq.model.effects.follow_ups import (
 )
 from bucketq.model.effects.next_jobs import take_next
 from bucketq.model.effects.retry_delay import attempts_left, delay_after_failure
+from bucketq.model.effects.side_refs import check_results
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
     Claim,
@@ -42,6 +43,7 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.records import HEARD, MAX_SNOOZES, NOTHING, Failure, JobRecord, Progress
+from bucketq.model.settings import MIB
 from bucketq.model.state import State
 
 _SECRET_LENGTH = 32  # 128 bits in hexadecimal: leases derived from it cannot be guessed.
@@ -131,6 +133,7 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
         _check_result(state, finished)
         if finished.follow_ups:
             check_follow_ups(finished.follow_ups, state.settings)
+    check_results(state, operation.jobs)
     done: dict[str, JobRecord] = {}
     pushing: list[Completion] = []
     answer = []
@@ -186,6 +189,7 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
             return
         raise _lost(state, operation.job)
     _check_result(state, operation)
+    check_results(state, (operation,))
     finished = (finished_with(held, operation, now),)
     if not operation.follow_ups:
         state.finish_jobs(finished)
@@ -318,7 +322,7 @@ def _check_result(state: State, finished: Complete | Completion) -> None:
     if finished.result_encoding is not None:
         check.encoding(finished.result_encoding, "result_encoding")
     if finished.result != NOTHING:
-        limit = state.settings.max_result_bytes
+        limit = min(state.settings.max_result_bytes, MIB)
         check.body(finished.result, "result", "max_result_bytes", limit)
 
 

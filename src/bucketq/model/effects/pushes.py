@@ -26,6 +26,7 @@ from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.effects import unique_jobs
 from bucketq.model.effects.segment_changes import name_pushed
+from bucketq.model.effects.side_refs import check_payloads, note_named
 from bucketq.model.job_ids import KnownJobId, is_made_by, made_by
 from bucketq.model.limits import GROUPS
 from bucketq.model.numbered_batches import Publish, WriterRecord
@@ -35,6 +36,7 @@ from bucketq.model.request_digest import normalized
 from bucketq.model.reservations import Adopt, Reserve
 from bucketq.model.segments import Pushed, WrittenSegment
 from bucketq.model.settings import MIB
+from bucketq.model.side_objects import content_in
 from bucketq.model.state import State
 
 _LINE_BYTES = 200
@@ -61,6 +63,7 @@ def push(
     jobs, written = operation.jobs, request.written
     is_checked = written is not None and written.settings == state.settings
     fresh_bytes = row_bytes(jobs) if is_checked else _check_batch(state, jobs)
+    has_objects = check_payloads(state, jobs)
     known, keyed, named = _look_up(state, jobs, now, request)
     changed: Sequence[tuple[JobRecord, JobRecord]] = ()
     more_bytes = 0
@@ -75,6 +78,8 @@ def push(
         check_room(state, len(fresh), fresh_bytes + max(0, more_bytes), map(_kind, fresh))
     for key in keys_to_drop(state, keyed, now) if keyed else ():
         state.forget_key(key)
+    if has_objects:
+        note_named(state)
     if known or written is not None:
         add_some(state, jobs, known, now, () if written is None else written.segments)
     else:
@@ -284,13 +289,8 @@ def _check_key(job: NewJob, known: KeyRecord) -> None:
 
 def _check_repeated(job: NewJob, there: JobRecord) -> None:
     """Reject a job whose id belongs to one with other content."""
-    if (there.kind, bytes(there.payload), there.priority, there.key, there.group) != (
-        job.kind,
-        bytes(job.payload),
-        job.priority,
-        job.key,
-        job.group,
-    ):
+    same = (job.kind, content_in(job), job.priority, job.key, job.group)
+    if (there.kind, content_in(there), there.priority, there.key, there.group) != same:
         raise KeyConflictError(
             f"job id {job.id!r} belongs to a job with other content; use another id"
         )
@@ -438,7 +438,8 @@ def digest_of(job: NewJob) -> str:
 
     What means the same has the same digest, however it was written.
     """
-    content = msgspec.structs.replace(normalized(job), id="", payload=_normal(job.payload))
+    content = normalized(job)
+    content = msgspec.structs.replace(content, id="", payload=_normal(content.payload))
     return blake2b(_encode(content), digest_size=16).hexdigest()
 
 

@@ -16,6 +16,7 @@ from bucketq.errors import InvalidRequestError, RejectedError, ScheduleNotFoundE
 from bucketq.model import check, job_ids
 from bucketq.model.base import NewJob
 from bucketq.model.effects.pushes import check_room, push, row_bytes
+from bucketq.model.effects.side_refs import refuse_side
 from bucketq.model.operations import Push, Request
 from bucketq.model.schedules import (
     FEATURE,
@@ -59,6 +60,7 @@ _TEMPLATE = (
 def set_schedule(state: State, operation: SetSchedule, now: datetime) -> SetAnswer:
     """Add a schedule, or change one. If it is the same already, nothing is changed."""
     _check(state, operation)
+    refuse_side(operation.job, "a schedule")
     known = state.schedules.get(operation.schedule)
     limit = state.settings.max_schedules
     if known is None and len(state.schedules) >= limit:

@@ -26,6 +26,7 @@ from bucketq.model.records import JobRecord, Progress
 from bucketq.model.results import JobEnd
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.settings import Settings
+from bucketq.model.side_objects import Staged
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import Answer, Refusal
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
@@ -229,6 +230,11 @@ def _read_waited(sent: pb.Waited) -> JobEnd | Progress | None:
     return decode(sent.json, JobEnd) if sent.json else None
 
 
+def _write_part(sent: pb.Part, data: bytes) -> int:
+    sent.data = data
+    return len(data)
+
+
 _OUTCOMES = {
     "push": "pushed",
     "claim": "claimed",
@@ -275,6 +281,10 @@ _OUTCOMES = {
     "set_limit": "scheduled",
     "remove_limit": "removed",
     "limits": "limit_list",
+    "stage_object": "staged",
+    "put_part": "done",
+    "keep_object": "done",
+    "read_part": "part",
 }
 """The field of an answer, by the verb of its call."""
 
@@ -307,5 +317,7 @@ _CODECS: dict[str, _Codec] = {
     "scheduled": _single("result"),
     "schedule_list": _documents("schedules", ScheduleRecord),
     "limit_list": _documents("limits", LimitInfo),
+    "staged": _document(Staged),
+    "part": (_write_part, attrgetter("data")),
 }
 """How each field of an answer is encoded and decoded."""

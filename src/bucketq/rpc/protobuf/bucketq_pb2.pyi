@@ -329,6 +329,56 @@ class FindArchived(_message.Message):
     job: str
     def __init__(self, job: _Optional[str] = ...) -> None: ...
 
+class StageObject(_message.Message):
+    __slots__ = ("content", "bytes", "digest", "nonce", "tries")
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
+    content: str
+    bytes: int
+    digest: str
+    nonce: str
+    tries: int
+    def __init__(self, content: _Optional[str] = ..., bytes: _Optional[int] = ..., digest: _Optional[str] = ..., nonce: _Optional[str] = ..., tries: _Optional[int] = ...) -> None: ...
+
+class PutPart(_message.Message):
+    __slots__ = ("object", "part", "data", "job", "content")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    object: str
+    part: int
+    data: bytes
+    job: str
+    content: str
+    def __init__(self, object: _Optional[str] = ..., part: _Optional[int] = ..., data: _Optional[bytes] = ..., job: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
+
+class KeepObject(_message.Message):
+    __slots__ = ("object", "job", "content")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    object: str
+    job: str
+    content: str
+    def __init__(self, object: _Optional[str] = ..., job: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
+
+class ReadPart(_message.Message):
+    __slots__ = ("object", "part", "job", "lease")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    object: str
+    part: int
+    job: str
+    lease: str
+    def __init__(self, object: _Optional[str] = ..., part: _Optional[int] = ..., job: _Optional[str] = ..., lease: _Optional[str] = ...) -> None: ...
+
 class GrantToken(_message.Message):
     __slots__ = ("id", "name", "digest", "rights", "ttl_s")
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -675,6 +725,12 @@ class Waited(_message.Message):
     progress: bytes
     def __init__(self, json: _Optional[bytes] = ..., progress: _Optional[bytes] = ...) -> None: ...
 
+class Part(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
 class Error(_message.Message):
     __slots__ = ("kind", "message", "retry_after_ms", "leader", "is_repeatable")
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -746,7 +802,7 @@ class Welcome(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., proof: _Optional[bytes] = ..., operations: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules", "set_limit", "remove_limit", "limits")
+    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules", "set_limit", "remove_limit", "limits", "stage_object", "put_part", "keep_object", "read_part")
     TAG_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -798,6 +854,10 @@ class Call(_message.Message):
     SET_LIMIT_FIELD_NUMBER: _ClassVar[int]
     REMOVE_LIMIT_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
+    STAGE_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    PUT_PART_FIELD_NUMBER: _ClassVar[int]
+    KEEP_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    READ_PART_FIELD_NUMBER: _ClassVar[int]
     tag: int
     ttl_ms: int
     session: str
@@ -849,10 +909,14 @@ class Call(_message.Message):
     set_limit: SetLimit
     remove_limit: RemoveLimit
     limits: ReadLimits
-    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ...) -> None: ...
+    stage_object: StageObject
+    put_part: PutPart
+    keep_object: KeepObject
+    read_part: ReadPart
+    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ..., stage_object: _Optional[_Union[StageObject, _Mapping]] = ..., put_part: _Optional[_Union[PutPart, _Mapping]] = ..., keep_object: _Optional[_Union[KeepObject, _Mapping]] = ..., read_part: _Optional[_Union[ReadPart, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list", "opened", "batch", "batch_page", "consumer_list", "removed", "published", "releases", "change_page", "copy_part", "waited", "scheduled", "schedule_list", "limit_list")
+    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list", "opened", "batch", "batch_page", "consumer_list", "removed", "published", "releases", "change_page", "copy_part", "waited", "scheduled", "schedule_list", "limit_list", "staged", "part")
     TAG_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
@@ -884,6 +948,8 @@ class Answer(_message.Message):
     SCHEDULED_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_LIST_FIELD_NUMBER: _ClassVar[int]
     LIMIT_LIST_FIELD_NUMBER: _ClassVar[int]
+    STAGED_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     tag: int
     error: Error
     done: bool
@@ -915,7 +981,9 @@ class Answer(_message.Message):
     scheduled: Scheduled
     schedule_list: ScheduleList
     limit_list: LimitList
-    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ..., token: _Optional[_Union[Document, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., token_list: _Optional[_Union[TokenList, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., batch_page: _Optional[_Union[BatchPage, _Mapping]] = ..., consumer_list: _Optional[_Union[ConsumerList, _Mapping]] = ..., removed: _Optional[_Union[Removed, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., releases: _Optional[_Union[Releases, _Mapping]] = ..., change_page: _Optional[_Union[Document, _Mapping]] = ..., copy_part: _Optional[_Union[Document, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., scheduled: _Optional[_Union[Scheduled, _Mapping]] = ..., schedule_list: _Optional[_Union[ScheduleList, _Mapping]] = ..., limit_list: _Optional[_Union[LimitList, _Mapping]] = ...) -> None: ...
+    staged: Document
+    part: Part
+    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ..., token: _Optional[_Union[Document, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., token_list: _Optional[_Union[TokenList, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., batch_page: _Optional[_Union[BatchPage, _Mapping]] = ..., consumer_list: _Optional[_Union[ConsumerList, _Mapping]] = ..., removed: _Optional[_Union[Removed, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., releases: _Optional[_Union[Releases, _Mapping]] = ..., change_page: _Optional[_Union[Document, _Mapping]] = ..., copy_part: _Optional[_Union[Document, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., scheduled: _Optional[_Union[Scheduled, _Mapping]] = ..., schedule_list: _Optional[_Union[ScheduleList, _Mapping]] = ..., limit_list: _Optional[_Union[LimitList, _Mapping]] = ..., staged: _Optional[_Union[Document, _Mapping]] = ..., part: _Optional[_Union[Part, _Mapping]] = ...) -> None: ...
 
 class PingRequest(_message.Message):
     __slots__ = ("queue", "incarnation", "leads")
@@ -1414,3 +1482,43 @@ class SchedulesRequest(_message.Message):
     id: RequestId
     schedules: ReadSchedules
     def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ...) -> None: ...
+
+class StageObjectRequest(_message.Message):
+    __slots__ = ("target", "id", "stage_object")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STAGE_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    stage_object: StageObject
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., stage_object: _Optional[_Union[StageObject, _Mapping]] = ...) -> None: ...
+
+class PutPartRequest(_message.Message):
+    __slots__ = ("target", "id", "put_part")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PUT_PART_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    put_part: PutPart
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., put_part: _Optional[_Union[PutPart, _Mapping]] = ...) -> None: ...
+
+class KeepObjectRequest(_message.Message):
+    __slots__ = ("target", "id", "keep_object")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KEEP_OBJECT_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    keep_object: KeepObject
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., keep_object: _Optional[_Union[KeepObject, _Mapping]] = ...) -> None: ...
+
+class ReadPartRequest(_message.Message):
+    __slots__ = ("target", "id", "read_part")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    READ_PART_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    read_part: ReadPart
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., read_part: _Optional[_Union[ReadPart, _Mapping]] = ...) -> None: ...

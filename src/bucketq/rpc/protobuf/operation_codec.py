@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from bucketq.errors import InvalidRequestError
 from bucketq.model.operations import AnyOperation, Claim, Complete, Configure, Fail
 from bucketq.model.schedules import SetSchedule
+from bucketq.model.side_objects import PutPart
 from bucketq.queue.arguments import MAX_WAIT_S
 from bucketq.rpc.messages import OFFERED, FlushArchive
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
@@ -143,6 +144,11 @@ def _read_schedule(sent: pb.SetSchedule) -> SetSchedule:
     return SetSchedule(job=read_job(sent.job), **given)
 
 
+def _write_part(sent: pb.PutPart, operation: PutPart) -> int:
+    return _PUT_PART.write(sent, operation) + len(operation.data)
+
+
+_PUT_PART = StructCodec(PutPart, pb.PutPart)
 _SCHEDULE_FIELDS = tuple(name for name in SetSchedule.__struct_fields__ if name != "job")
 _OWN_CODECS: dict[type, tuple[Writer, Reader]] = {
     Claim: (_write_claim, _read_claim),
@@ -150,6 +156,7 @@ _OWN_CODECS: dict[type, tuple[Writer, Reader]] = {
     Fail: (_write_fail, _read_fail),
     Configure: (_write_configure, _read_configure),
     SetSchedule: (_write_schedule, _read_schedule),
+    PutPart: (_write_part, _PUT_PART.read),
 }
 _WRITERS: dict[type, tuple[str, Writer]] = {}
 _READERS: dict[str, Reader] = {}

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
-from bucketq.model import limits, numbered_batches, schedules
+from bucketq.model import limits, numbered_batches, schedules, side_objects
 from bucketq.model import operations as ops
 from bucketq.model.base import Operation
 from bucketq.model.effects.access import find_token, may, right_of
@@ -236,7 +236,10 @@ def test_stats_and_snapshots_do_not_include_tokens() -> None:
 
 
 NEEDED: dict[str, set[type[Operation]]] = {
-    "push": {ops.Push, numbered_batches.Publish},
+    "push": {
+        *(ops.Push, numbered_batches.Publish),
+        *(side_objects.StageObject, side_objects.PutPart, side_objects.KeepObject),
+    },
     "claim": {
         ops.Claim,
         ops.Heartbeat,
@@ -251,6 +254,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
         numbered_batches.ReadBatch,
         numbered_batches.AckBatch,
         numbered_batches.ReleaseBatch,
+        side_objects.ReadPart,
     },
     "read": {
         *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, numbered_batches.ReadConsumers),
@@ -259,6 +263,13 @@ NEEDED: dict[str, set[type[Operation]]] = {
         limits.ReadLimits,
     },
 }
+
+
+def test_results_are_written_and_payloads_read_without_a_lease_by_others() -> None:
+    name = side_objects.object_name("i", 7, "5e" * 16, "ab" * 8)
+    put = side_objects.PutPart(object=name, part=0, data=b"x", job="j", content="result")
+    assert right_of(put) == "claim"
+    assert right_of(side_objects.ReadPart(object=name, part=0)) == "read"
 
 
 @pytest.mark.parametrize("kind", get_args(ops.AnyOperation))

@@ -138,7 +138,7 @@ def test_completions_that_changed_nothing_are_not_remembered(queue: Driver) -> N
     ("bad", "error"),
     [
         ({"result": Raw(b"{")}, PayloadError),
-        ({"result": Raw(b'"' + b"x" * 70_000 + b'"')}, PayloadTooLargeError),
+        ({"result": Raw(b'"' + b"x" * 1_100_000 + b'"')}, PayloadTooLargeError),
         ({"result": 5}, InvalidRequestError),
         ({"result_encoding": "hex"}, InvalidRequestError),
     ],

@@ -15,6 +15,8 @@ CODES = {
     "SupersededError": "ABORTED",
     "RejectedError": "FAILED_PRECONDITION",
     "InvalidRequestError": "INVALID_ARGUMENT",
+    "PayloadLostError": "FAILED_PRECONDITION",
+    "UploadExpiredError": "FAILED_PRECONDITION",
     "PayloadError": "INVALID_ARGUMENT",
     "PayloadTooLargeError": "INVALID_ARGUMENT",
     "QueueFullError": "RESOURCE_EXHAUSTED",

@@ -1,0 +1,178 @@
+"""What every queue promises about payloads and results that are too large for their jobs."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bucketq import (
+    JobSpec,
+    PayloadError,
+    PayloadLostError,
+    PayloadTooLargeError,
+    Queue,
+    RejectedError,
+)
+from bucketq.archive.archive_layout import Layout
+from bucketq.store.url import open_store
+from tests.contract.places import Place
+
+LARGE = "x" * 100_000
+HUGE = bytes(range(256)) * 13_000
+"""More than three parts."""
+
+
+@dataclass
+class Film:
+    name: str
+    frames: list[int]
+
+
+async def side_keys(place: Place) -> list[str]:
+    """The keys of all parts and markers of a queue."""
+    location = open_store(place.url)
+    root = Layout.of(location.store.url, location.key).root.removesuffix("archive/")
+    try:
+        return [info.key async for info in location.store.list(f"{root}payloads/")]
+    finally:
+        if not location.is_lent:
+            await location.store.close()
+
+
+async def delete_side_objects(place: Place) -> None:
+    location = open_store(place.url)
+    try:
+        for key in await side_keys(place):
+            await location.store.delete(key)
+    finally:
+        if not location.is_lent:
+            await location.store.close()
+
+
+@pytest.mark.parametrize("payload", [LARGE, HUGE, {"rows": list(range(50_000))}, b"x" * 70_000])
+async def test_a_large_payload_comes_out_as_it_went_in(queue: Queue[Any], payload: Any) -> None:
+    job_id = await queue.push("film", payload)
+    (job,) = await queue.claim()
+    assert (job.id, job.payload) == (job_id, payload)
+    assert (await queue.stats()).bytes < 4000
+    await queue.release(job)
+    (again,) = await queue.claim()
+    assert again.payload == payload
+    await queue.complete(again)
+
+
+async def test_a_large_result_is_waited_for(queue: Queue[Any]) -> None:
+    ids = await queue.push_many([JobSpec(kind="film", payload=n) for n in range(3)])
+    jobs = await queue.claim(limit=3)
+    await queue.complete(jobs[0], LARGE)
+    assert await queue.complete_many([(jobs[1], HUGE), (jobs[2], "small")]) == [True, True]
+    assert [await queue.wait(job_id) for job_id in ids] == [LARGE, HUGE, "small"]
+    done = await queue.get(ids[1])
+    with pytest.raises(PayloadError, match="open_result"):
+        done.result  # noqa: B018 - it raises
+    assert b"".join([chunk async for chunk in queue.open_result(done)]) == HUGE
+    await queue.flush_archive()
+    assert await queue.wait(ids[0]) == LARGE
+
+
+async def test_large_and_small_ones_are_pushed_together(queue: Queue[Any]) -> None:
+    payloads = ["small", LARGE, 5, HUGE]
+    await queue.push_many([JobSpec(kind="film", payload=each) for each in payloads])
+    assert [job.payload for job in await queue.claim(limit=10)] == payloads
+
+
+async def test_a_typed_payload_may_be_large(place: Place) -> None:
+    film = Film("a", list(range(30_000)))
+    async with place.connect(payload_type=Film) as queue:
+        await queue.push("film", film)
+        (job,) = await queue.claim()
+        assert job.payload == film
+
+
+async def test_a_file_is_a_payload(queue: Queue[Any], tmp_path: Path) -> None:
+    path = tmp_path / "film.mov"
+    path.write_bytes(HUGE * 6)
+    await queue.push("film", path)
+    with path.open("rb") as file:
+        file.seek(100)
+        await queue.push("film", file)
+    await queue.push("film", io.BytesIO(b"small"))
+    first, second, third = await queue.claim(limit=3)
+    with pytest.raises(PayloadError, match="open_payload"):
+        first.payload  # noqa: B018 - it raises
+    assert b"".join([chunk async for chunk in first.open_payload()]) == HUGE * 6
+    assert b"".join([chunk async for chunk in queue.open_payload(second)]) == (HUGE * 6)[100:]
+    assert third.payload == b"small"
+    with pytest.raises(PayloadError, match="cannot be read"):
+        await queue.push("film", tmp_path / "missing")
+
+
+async def test_a_push_of_a_large_payload_is_idempotent(queue: Queue[Any]) -> None:
+    first = await queue.push("film", LARGE, key="k")
+    second = await queue.push("film", LARGE, key="k")
+    assert (second, second.duplicate) == (first, True)
+    with pytest.raises(RejectedError, match="other content"):
+        await queue.push("film", LARGE + "y", key="k")
+    own = await queue.push("film", LARGE, id="own")
+    assert (await queue.push("film", LARGE, id="own")) == own
+    assert (await queue.stats()).total("queued") == 2
+
+
+async def test_a_large_payload_replaces_another(queue: Queue[Any]) -> None:
+    first = await queue.push("film", LARGE, unique="u")
+    second = await queue.push("film", HUGE, unique="u", replace="payload")
+    assert first == second
+    (job,) = await queue.claim()
+    assert job.payload == HUGE
+
+
+async def test_what_is_larger_than_the_settings_allow_is_refused(queue: Queue[Any]) -> None:
+    await queue.configure(max_payload_bytes=90_000, max_result_bytes=90_000)
+    with pytest.raises(PayloadTooLargeError, match="max_payload_bytes"):
+        await queue.push("film", LARGE)
+    await queue.push("film", 1)
+    (job,) = await queue.claim()
+    with pytest.raises(PayloadTooLargeError, match="max_result_bytes"):
+        await queue.complete(job, LARGE)
+    await queue.complete(job)
+
+
+async def test_the_setting_says_what_is_large(place: Place) -> None:
+    async with place.connect() as queue:
+        await queue.configure(inline_bytes=2000)
+        await queue.push("film", "x" * 3000)
+        if not place.url.startswith("memory:"):
+            assert [key.rpartition(".")[2] for key in await side_keys(place)] == ["00000"]
+        (job,) = await queue.claim()
+        assert job.payload == "x" * 3000
+
+
+async def test_a_payload_that_is_lost_affects_its_own_job_only(place: Place) -> None:
+    if place.url.startswith("memory:"):
+        pytest.skip("its store cannot be reached from here")
+    async with place.connect() as queue:
+        await queue.push("film", LARGE)
+        await delete_side_objects(place)
+        await queue.push("film", HUGE)
+        lost, kept = await queue.claim(limit=2)
+        with pytest.raises(PayloadLostError, match=r"lost.*missing"):
+            lost.payload  # noqa: B018 - it raises
+        assert kept.payload == HUGE
+        assert await queue.fail(lost, "lost") == "queued"
+        await queue.complete(kept)
+
+
+async def test_nothing_is_left_but_what_jobs_name(place: Place) -> None:
+    if place.url.startswith("memory:"):
+        pytest.skip("its store cannot be reached from here")
+    async with place.connect() as queue:
+        await queue.push("film", HUGE)
+        (job,) = await queue.claim()
+        await queue.complete(job, LARGE)
+        keys = await side_keys(place)
+        assert len(keys) == 4 + 1
+        assert not [key for key in keys if "pending" in key]
