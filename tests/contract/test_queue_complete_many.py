@@ -88,6 +88,7 @@ async def test_too_many_at_once_are_refused_and_all_of_them_go_on(queue: Queue[A
 
 
 async def test_one_result_that_does_not_fit_keeps_all_of_them_running(queue: Queue[Any]) -> None:
+    await queue.configure(max_result_bytes=65_536)
     jobs = await claimed(queue, 2)
     with pytest.raises(PayloadTooLargeError, match="max_result_bytes"):
         await queue.complete_many([(jobs[0], "short"), (jobs[1], "x" * 70_000)])

@@ -103,6 +103,7 @@ async def test_a_job_may_be_completed_twice_under_the_same_lease(queue: Queue[An
 
 
 async def test_a_result_that_is_too_large_leaves_the_job_running(queue: Queue[Any]) -> None:
+    await queue.configure(max_result_bytes=65_536)
     job = await claimed(queue)
     with pytest.raises(PayloadTooLargeError, match="max_result_bytes"):
         await queue.complete(job, "x" * 70_000)

@@ -92,7 +92,7 @@ async def test_many_jobs_are_pushed_in_order_and_in_one_commit(queue: Queue[Any]
     [
         (JobSpec(kind="", payload=1), InvalidRequestError),
         (JobSpec(kind="index", payload=float("nan")), PayloadError),
-        (JobSpec(kind="index", payload="x" * (2 * 1024 * 1024)), PayloadTooLargeError),
+        (JobSpec(kind="index", payload="x" * (65 * 1024 * 1024)), PayloadTooLargeError),
         (JobSpec(kind="index", payload=1, id="first"), InvalidRequestError),
         (JobSpec(kind="index", payload=1, key="taken"), KeyConflictError),
     ],

@@ -196,6 +196,7 @@ def test_the_storage_has_as_long_to_answer_as_the_object_needs() -> None:
         clock = SimulatedClock(loop)
         register = Register(deep.store.connect("link"), KEY, "queue", clock)
         async with Queue[Any](GroupCommitter(register, clock), clock) as queue:
+            await queue.configure(inline_bytes=1 << 20)
             for _ in range(40):
                 await queue.push("k", "x" * 100_000)
                 await asyncio.sleep(1)

@@ -329,6 +329,7 @@ async def test_a_result_that_cannot_be_kept_fails_its_job_as_any_error_does_and_
         return result if payload == 1 else payload
 
     async with opened() as (queue, faulty):
+        await queue.configure(max_result_bytes=65_536)
         for number in range(3):
             await queue.push("mail", number)
         engine = await burst(faulty, give, concurrency=3)

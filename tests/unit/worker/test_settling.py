@@ -113,6 +113,7 @@ async def test_an_overloaded_queue_is_retried_after_its_delay() -> None:
 @virtual
 async def test_a_result_that_the_queue_rejects_does_not_affect_others() -> None:
     async with opened() as (queue, faulty):
+        await queue.configure(max_result_bytes=65_536)
         jobs = await claimed(queue, 4)
         await queue.release(jobs[3])
         settling = settling_of(faulty)
@@ -251,6 +252,7 @@ async def test_a_worker_settles_its_jobs_on_a_queue_that_takes_small_batches() -
 @virtual
 async def test_one_bad_result_among_many_costs_few_requests() -> None:
     async with opened() as (queue, faulty):
+        await queue.configure(max_result_bytes=65_536)
         jobs = await claimed(queue, 256)
         settling = settling_of(faulty)
         results = ["fine"] * 255 + ["x" * 100_000]

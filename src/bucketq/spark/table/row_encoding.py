@@ -27,7 +27,7 @@ from bucketq.errors import PayloadError, RejectedError
 from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.records import Encoding
-from bucketq.model.settings import Settings
+from bucketq.model.settings import MIB, Settings
 from bucketq.queue import payload as payloads
 from bucketq.spark.table.arrow_json import json_parts
 from bucketq.spark.table.arrow_values import in_utc, values_of
@@ -110,7 +110,7 @@ def encode_fast(
     try:
         kinds = _kinds(batch, columns)
         priorities = _priorities(batch, columns)
-        payload, sizes = _checked_payloads(batch, columns, settings.max_payload_bytes)
+        payload, sizes = _checked_payloads(batch, columns, min(settings.max_payload_bytes, MIB))
     except RejectedError:
         return None
     # Ids and kinds have no characters that JSON escapes.

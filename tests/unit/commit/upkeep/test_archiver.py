@@ -231,7 +231,7 @@ def test_an_archive_file_is_bounded_by_jobs_and_bytes() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitter) as queue:
-            await queue.configure(archive_after_s=3600.0)
+            await queue.configure(archive_after_s=3600.0, inline_bytes=1 << 20)
             for _ in range(12):
                 await queue.push("k", "x" * 1_000_000)
             for job in await queue.claim(limit=12):
