@@ -62,6 +62,13 @@ def whole(job: bucketq.Job[Email]) -> str:
     return job.payload.to
 
 
+@worker.handler("follow")
+async def follow(context: bucketq.Context) -> str:
+    made: bucketq.JobId = await context.push(send, Email("carol"), delay_s=1)
+    context.push(clean, tags={"of": made})
+    return await context.push("other", 5)
+
+
 async def typed_push() -> None:
     async with worker.connect() as queue:
         sent: bucketq.JobId = await send.push(Email("eve"), tags={"a": "b"})
@@ -82,6 +89,9 @@ MISTAKES = [
     ("clean.push(delay_s=5)", "clean.push(colour=5)", 1),
     ('whole.push(Email("mallory"))', 'whole.push("mallory")', 1),
     ('send.job(Email("trent"))', "send.job(7)", 1),
+    ('push(send, Email("carol")', "push(send, 5", 1),
+    ('push(send, Email("carol"), delay_s=1)', "push(send, delay_s=1)", 1),
+    ("push(clean, tags", "push(clean, colour", 1),
     ("clean() + 1", 'clean() + "1"', 1),
     ("        return job_id\n\n\nasync", "        return 5\n\n\nasync", 1),
 ]

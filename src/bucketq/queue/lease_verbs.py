@@ -70,7 +70,7 @@ class LeaseVerbs(PayloadVerbs, Generic[T]):
         try:
             specs = tuple(as_several(push, "push takes an iterable of JobSpec objects"))
             follow_ups = FollowUps(lease_of(job).lease, request_id.time)
-            ids = [follow_ups.add(spec) for spec in specs]
+            ids = [JobId(follow_ups.add(spec)) for spec in specs]
             done = completion((job, result, follow_ups.jobs))
         except BaseException:
             self._sender.drop_id(request_id)

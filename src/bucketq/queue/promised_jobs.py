@@ -1,4 +1,4 @@
-"""``FollowUps``: jobs to push in the commit that completes another job.
+"""``FollowUps``: jobs to push in the commit that completes another job, and ``PromisedJobId``.
 
 Their ids follow from the lease of that job and from their place, so that they are known before the
 commit, and no other attempt makes the same.
@@ -6,6 +6,7 @@ commit, and no other attempt makes the same.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from bucketq.errors import InvalidRequestError
@@ -14,6 +15,25 @@ from bucketq.model.effects.follow_ups import check_amount, check_follow_up, name
 from bucketq.model.job_ids import JobId, job_id
 from bucketq.model.settings import Settings
 from bucketq.queue.push_options import UNLIMITED, JobSpec, new_job
+
+
+class PromisedJobId(JobId):
+    """The id of a job that is pushed when the handler that asked for it has completed its own.
+
+    It can be awaited, and is there already: async handlers write ``await context.push(...)``.
+    """
+
+    follow_ups: FollowUps
+
+    def __await__(self) -> Generator[None, None, JobId]:
+        """Return it at once."""
+        yield from ()
+        return self
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether its handler still runs, so that the job cannot be there."""
+        return not self.follow_ups.is_closed
 
 
 class FollowUps:
@@ -35,13 +55,20 @@ class FollowUps:
         """What to send with the completion."""
         return tuple(self._jobs)
 
-    def add(self, spec: JobSpec[Any]) -> JobId:
+    def add(self, spec: JobSpec[Any]) -> PromisedJobId:
         """Check and encode a job, and return its id."""
-        if self.is_closed:
-            message = "the handler has ended, and its follow-up jobs with it: use queue.push"
-            raise InvalidRequestError(message)
         made_id = job_id(self._time, self._lease, 0, len(self._jobs))
         job = new_job(spec, made_id, Any)
+        self.take(job)
+        promised = PromisedJobId(job.id)
+        promised.follow_ups = self
+        return promised
+
+    def take(self, job: NewJob) -> None:
+        """Check a job, and push it with the completion."""
+        if self.is_closed:
+            message = "the handler has ended, so it is too late for follow-up jobs: use queue.push"
+            raise InvalidRequestError(message)
         size_bytes = self._size_bytes + check_follow_up(job, self._settings)
         check_amount(len(self._jobs) + 1, size_bytes)
         names = set(names_of(job))
@@ -50,4 +77,3 @@ class FollowUps:
         self._names |= names
         self._size_bytes = size_bytes
         self._jobs.append(job)
-        return JobId(job.id)

@@ -7,11 +7,18 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
-from bucketq.errors import JobCancelledError, JobExpiredError, JobFailedError, JobNotFoundError
+from bucketq.errors import (
+    InvalidRequestError,
+    JobCancelledError,
+    JobExpiredError,
+    JobFailedError,
+    JobNotFoundError,
+)
 from bucketq.model.records import Progress
 from bucketq.model.results import FindArchived, JobEnd, Wait, progress_text
 from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import Duration, job_name, seconds
+from bucketq.queue.promised_jobs import PromisedJobId
 from bucketq.queue.sender import Sender
 
 _STRETCH_S = 60.0
@@ -48,6 +55,12 @@ class ResultVerbs:
             TimeoutError: It was not over within ``timeout_s``. It is still in the queue.
         """
         self._sender.check_open()
+        if isinstance(job_id, PromisedJobId) and job_id.is_pending:
+            message = (
+                f"job {job_id} is pushed when this handler has returned, so waiting for it here "
+                "would never end: push it with queue.push"
+            )
+            raise InvalidRequestError(message)
         job_id, limit_s = job_name(job_id), seconds(timeout_s, "timeout_s")
         loop = asyncio.get_running_loop()
         until_s = loop.time() + limit_s

@@ -20,6 +20,7 @@ from bucketq.queue.queue import Queue
 from bucketq.worker.attempt import Attempt, End, Ended
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
+from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler
 from bucketq.worker.lease_renewal import LeaseKeeper
 from bucketq.worker.runners.runner import Begun, HandlerExit, Runner, TaskRunner
@@ -51,11 +52,13 @@ class InlineWorker:
         self._queue = queue
         self._handlers = handlers
         self._settling = Settling(queue, clock)
+        self._access = HandlerQueue(clock)
         self._runner = InlineRunner()
 
     async def __aenter__(self) -> Self:
         """Start to heartbeat."""
-        self._settling.settings = settings = await self._queue.settings()
+        settings = await self._queue.settings()
+        self._settling.settings = self._access.settings = settings
         settings = structs.replace(settings, heartbeat_s=min(_BEAT_S, settings.heartbeat_s))
         self._keeper = LeaseKeeper(self._queue.heartbeat, settings)
         self._beating = asyncio.get_running_loop().create_task(self._keeper.run())
@@ -74,7 +77,7 @@ class InlineWorker:
             return None
         [job] = jobs
         now_s = asyncio.get_running_loop().time()
-        attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s)
+        attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s, self._access)
         self._keeper.keep(job.lease, now_s, attempt.stop, attempt.progress)
         try:
             ended = await self._run_and_settle(attempt)

@@ -20,7 +20,13 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from bucketq.errors import InvalidRequestError, PayloadTooLargeError, RejectedError
+from bucketq.errors import (
+    AccessDeniedError,
+    InvalidRequestError,
+    PayloadTooLargeError,
+    RejectedError,
+)
+from bucketq.model.base import NewJob
 from bucketq.model.effects.retry_delay import delay_after_failure
 from bucketq.model.records import MAX_SNOOZES, Progress
 from bucketq.queue import payload as payloads
@@ -28,6 +34,7 @@ from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.failure import describe, unkept
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Snooze, UnfitPayload
+from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runners.runner import Handling, Runner
 from bucketq.worker.settling import Settling, Unsettled
@@ -79,7 +86,14 @@ class Attempt:
         "took_s",
     )
 
-    def __init__(self, job: Job[Any], handler: Handler, settling: Settling, now_s: float) -> None:
+    def __init__(
+        self,
+        job: Job[Any],
+        handler: Handler,
+        settling: Settling,
+        now_s: float,
+        access: HandlerQueue | None = None,
+    ) -> None:
         self.job = job
         self.lease = job.lease
         self.handler = handler
@@ -91,7 +105,7 @@ class Attempt:
         self._settling = settling
         self.stopped: Stop | None = None
         self._stop_s = _STOP_S
-        self._context = Context(job)
+        self._context = Context(job, access)
         self._handling: Handling | None = None
         self._is_ended = False
         """Whether the handler is over, or is not waited for any more."""
@@ -190,6 +204,7 @@ class Attempt:
 
     async def settle(self) -> Ended:
         """Report the outcome to the queue."""
+        follow_ups = self._context.end()
         if self.stopped == "lost":
             return Ended("lost")
         try:
@@ -198,7 +213,7 @@ class Attempt:
                 return await self._settle_stopped()
             error = handling.exception()
             if error is None:
-                return await self._complete(handling.result())
+                return await self._complete(handling.result(), follow_ups)
             if self.stopped is not None:
                 return await self._settle_stopped()
             snooze = error if isinstance(error, Snooze) else None
@@ -222,13 +237,14 @@ class Attempt:
             result = _encoded(handling.result())
         except Exception:  # noqa: BLE001 - encoding runs the user's code; settle handles it
             return False
-        self._settling.complete_soon(self.job, result, partial(on_answer, self))
+        follow_ups = self._context.end()
+        self._settling.complete_soon(self.job, result, follow_ups, partial(on_answer, self))
         return True
 
     async def settle_rejected(self, error: Exception) -> Ended:
         """Report the outcome if the completion was not accepted."""
         try:
-            if isinstance(error, _OF_RESULTS):
+            if self._is_unkept(error):
                 return await self._fail_unkept(error)
             raise error
         except (Unsettled, RejectedError) as trouble:
@@ -255,20 +271,28 @@ class Attempt:
             return Ended("unsettled")
         return Ended("lost" if status is None else "dead")
 
-    async def _complete(self, result: Any) -> Ended:
+    async def _complete(self, result: Any, follow_ups: tuple[NewJob, ...]) -> Ended:
         try:
             result = _encoded(result)
         except Exception as error:  # noqa: BLE001 - encoding runs the user's code
             return await self._fail_unkept(error)
         try:
-            done = await self._settling.complete(self.job, result)
-        except _OF_RESULTS as error:
-            return await self._fail_unkept(error)
+            done = await self._settling.complete(self.job, result, follow_ups)
+        except RejectedError as error:
+            if self._is_unkept(error):
+                return await self._fail_unkept(error)
+            raise
         return Ended("done" if done else "lost")
 
+    def _is_unkept(self, error: Exception) -> bool:
+        """Whether an error rejects the result of the handler, or its follow-up jobs."""
+        is_denied = isinstance(error, AccessDeniedError) and bool(self._context.follow_ups)
+        return is_denied or isinstance(error, _OF_RESULTS)
+
     async def _fail_unkept(self, error: Exception) -> Ended:
-        """Treat a result that cannot be stored as a failure."""
-        ended = await self._fail(HandlerFailed(unkept(error), type(error).__name__))
+        """Treat a result or follow-up jobs that cannot be stored as a failure."""
+        text = unkept(error, has_pushed=bool(self._context.follow_ups))
+        ended = await self._fail(HandlerFailed(text, type(error).__name__))
         return ended._replace(error=error)
 
     async def _settle_stopped(self) -> Ended:

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
-from typing import Any
+from collections.abc import Awaitable, Generator, Iterable
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
+from bucketq.clock import SystemClock
+from bucketq.errors import InvalidRequestError
 from bucketq.model import check
+from bucketq.model.base import NewJob
 from bucketq.model.operations import LeaseRef
 from bucketq.model.records import Progress
 from bucketq.queue.job import Job
+from bucketq.queue.promised_jobs import FollowUps, PromisedJobId
+from bucketq.queue.push_options import JobSpec, PushOptions
 from bucketq.worker.handler_exceptions import JobCancelled
+from bucketq.worker.handler_queue import HandlerQueue
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class MakesJobs(Protocol[T_contra]):
+    """A handler whose payload is of a type, as ``@worker.handler`` returns it."""
+
+    def job(self, payload: T_contra, **options: Unpack[PushOptions]) -> JobSpec[Any]:
+        """Return a job for it."""
+        ...
+
+
+class MakesBareJobs(Protocol):
+    """A handler that takes no payload."""
+
+    def job(self, **options: Unpack[PushOptions]) -> JobSpec[Any]:
+        """Return a job for it."""
+        ...
 
 
 class _Reported:
@@ -29,8 +54,10 @@ class Context:
     thread cannot be stopped: one that runs long should check ``cancelled`` regularly.
     """
 
-    def __init__(self, job: Job[Any]) -> None:
+    def __init__(self, job: Job[Any], access: HandlerQueue | None = None) -> None:
         self.job = job
+        self._access = access
+        self._follow_ups: FollowUps | None = None
         self.cancelled = False
         """Whether to stop: the result is no longer wanted."""
         self.reported: Progress | None = None
@@ -45,6 +72,67 @@ class Context:
     def lease(self) -> LeaseRef:
         """The lease by which this attempt holds the job."""
         return self.job.lease
+
+    @overload
+    def push(self, kind: str, payload: Any, **options: Unpack[PushOptions]) -> PromisedJobId: ...
+
+    @overload
+    def push(
+        self, kind: MakesJobs[T], payload: T, **options: Unpack[PushOptions]
+    ) -> PromisedJobId: ...
+
+    @overload
+    def push(self, kind: MakesBareJobs, **options: Unpack[PushOptions]) -> PromisedJobId: ...
+
+    @overload
+    def push(self, kind: JobSpec[Any]) -> PromisedJobId: ...
+
+    def push(self, kind: Any, *payload: Any, **options: Any) -> PromisedJobId:
+        """Push a follow-up job: it exists if and only if this job is completed.
+
+        ``await context.push("log", {...})``, with the options of ``Queue.push``, or with a handler
+        in place of the kind: ``await context.push(send, Email(to="ada"))``. A handler that is not
+        async calls it without ``await``. The jobs are part of the commit that completes this one:
+        if the handler raises, snoozes or loses its lease, they are dropped.
+
+        The id is known at once, and cannot be waited for in this handler. A job whose key, unique
+        name or id belongs to another job by then is not added. At most 1,000 jobs, with 1 MiB of
+        payloads together; a full queue takes them too.
+        """
+        if isinstance(kind, JobSpec):
+            spec: JobSpec[Any] = kind
+        elif isinstance(kind, str):
+            given = {"payload": payload[0]} if payload else {}
+            spec = JobSpec[Any](kind=kind, **given, **options)
+        elif hasattr(kind, "job"):
+            spec = kind.job(*payload, **options)
+        else:
+            message = f"push a kind, a handler or a JobSpec, not {type(kind).__name__}"
+            raise InvalidRequestError(message)
+        return self._promises().add(spec)
+
+    def take_follow_ups(self, jobs: Iterable[NewJob]) -> None:
+        """Push jobs that the handler has asked for in another process."""
+        for job in jobs:
+            self._promises().take(job)
+
+    def end(self) -> tuple[NewJob, ...]:
+        """Return the follow-up jobs; from now on there can be no more."""
+        if self._follow_ups is None:
+            return ()
+        self._follow_ups.is_closed = True
+        return self._follow_ups.jobs
+
+    @property
+    def follow_ups(self) -> tuple[NewJob, ...]:
+        """The jobs that were pushed so far."""
+        return () if self._follow_ups is None else self._follow_ups.jobs
+
+    def _promises(self) -> FollowUps:
+        if self._follow_ups is None:
+            access = self._access or HandlerQueue(SystemClock())
+            self._follow_ups = access.follow_ups(self.lease)
+        return self._follow_ups
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
         """Report how far the handler has come: ``await context.progress(40, 100, "frames")``.

@@ -22,6 +22,7 @@ from bucketq.queue.queue import Queue
 from bucketq.worker.attempt import Attempt, Ended
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
+from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler
 from bucketq.worker.job_log import log_end, log_job
 from bucketq.worker.lease_renewal import LeaseEvent, LeaseKeeper
@@ -74,6 +75,7 @@ class Engine:
         burst: bool = False,
         drain_s: float = 30.0,
         known: Collection[str] = (),
+        access: HandlerQueue | None = None,
     ) -> None:
         """Make an engine.
 
@@ -87,6 +89,7 @@ class Engine:
             burst: Whether to stop when no job is available.
             drain_s: How long it may take to end after ``stop``, in seconds.
             known: Kinds that have a handler too, though this engine does not claim them.
+            access: How handlers reach the queue; None: they only push follow-up jobs.
         """
         self._queue = queue
         self._handlers = handlers
@@ -98,6 +101,7 @@ class Engine:
         self._clock = clock
         self._wait_s = 0.0 if burst else _WAIT_S
         self._settling = Settling(queue, clock)
+        self._access = HandlerQueue(clock) if access is None else access
         self._keeper = LeaseKeeper(queue.heartbeat, self._settling.settings)
         self._prefetch = Prefetch(concurrency)
         self._backlog: deque[Attempt] = deque()
@@ -207,7 +211,7 @@ class Engine:
 
     async def _read_settings(self) -> None:
         settings = await self._insist(lambda _: self._queue.settings())
-        self._keeper.settings = self._settling.settings = settings
+        self._keeper.settings = self._settling.settings = self._access.settings = settings
 
     async def _refresh(self) -> None:
         await self._look()
@@ -291,7 +295,7 @@ class Engine:
 
     def _take(self, job: Job[Any], since_s: float, now_s: float) -> None:
         """Take charge of a claimed job."""
-        attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s)
+        attempt = Attempt(job, self._handlers[job.kind], self._settling, now_s, self._access)
         self._attempts[id(attempt)] = attempt
         self._keeper.keep(attempt.lease, since_s, partial(self._warn, attempt), attempt.progress)
         self._backlog.append(attempt)

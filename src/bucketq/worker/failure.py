@@ -46,10 +46,11 @@ def name_of(error: BaseException) -> str:
     return (isinstance(error, HandlerFailed) and error.type_name) or type(error).__name__
 
 
-def unkept(error: Exception) -> str:
+def unkept(error: Exception, *, has_pushed: bool = False) -> str:
     """The recorded text if a handler returned a result that cannot be stored."""
-    text = f"the handler returned, but its result cannot be stored: {_words(error)}"
-    if isinstance(error, PayloadTooLargeError):
+    what = "result or follow-up jobs" if has_pushed else "result"
+    text = f"the handler returned, but its {what} cannot be stored: {_words(error)}"
+    if has_pushed or isinstance(error, PayloadTooLargeError):
         return text  # It says what to do.
     return f"{text}; return JSON values, bytes, a dataclass or the like"
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from bucketq.clock import Clock, fraction
 from bucketq.errors import (
+    AccessDeniedError,
     InvalidRequestError,
     LeaseLostError,
     OverloadedError,
@@ -20,6 +21,7 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
+from bucketq.model.base import NewJob
 from bucketq.model.records import Status
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
@@ -31,6 +33,11 @@ Item = TypeVar("Item")
 _LARGEST_BATCH = 1000
 """How many jobs go in one request at most. With results of the default limit (64 KiB) they fit in
 one message to a broker; larger batches save next to nothing."""
+_LARGEST_WEIGHT = 8 << 20
+"""How many bytes of follow-up jobs go in one request, if it has more than one completion: they are
+written by one commit, for which others wait."""
+_FOLLOW_UP_BYTES = 500
+"""About what a follow-up job takes beside its payload."""
 _FIRST_PAUSE_S = 0.1
 """The pause before the first retry; it doubles up to the longest one, with jitter."""
 _LONGEST_PAUSE_S = 5.0
@@ -42,6 +49,8 @@ right, are for all of them: sending each by itself would only ask a thousand tim
 
 OnAnswer = Callable[[bool, Exception | None], None]
 """Called with whether a lease was still held, or with the error."""
+_Finished = tuple[Job[Any], Any, tuple[NewJob, ...]]
+"""A job, its result, and the jobs that it pushes."""
 _Ready = tuple[Item, OnAnswer]
 """An item, and what to call with its answer."""
 
@@ -53,9 +62,16 @@ class Unsettled(Exception):  # noqa: N818 - internal
 class _Batches(Generic[Item]):
     """Sends items in batches: while one batch is in flight, the next one collects."""
 
-    def __init__(self, settling: Settling, verb: Callable[..., Awaitable[list[bool]]]) -> None:
+    def __init__(
+        self,
+        settling: Settling,
+        verb: Callable[..., Awaitable[list[bool]]],
+        weigh: Callable[[Item], int] = lambda _: 0,
+    ) -> None:
+        """Send with ``verb``; ``weigh`` says how many bytes of follow-up jobs an item has."""
         self._settling = settling
         self._verb = verb
+        self._weigh = weigh
         self.ready: list[_Ready[Item]] = []
         self._sending: asyncio.Task[None] | None = None
 
@@ -89,10 +105,25 @@ class _Batches(Generic[Item]):
     async def _send(self) -> None:
         """Send what is ready, and what has become ready meanwhile, until nothing is."""
         while self.ready:
-            size = min(_LARGEST_BATCH, self._settling.settings.max_batch_jobs)
+            size = self._size()
             batch = self.ready[:size]
             del self.ready[:size]
             await self._send_batch(batch)
+
+    def _size(self) -> int:
+        """How many items go in the next request."""
+        size, weight = min(_LARGEST_BATCH, self._settling.settings.max_batch_jobs), 0
+        for count, (item, _) in enumerate(self.ready[:size]):
+            weight += self._weigh(item)
+            if count and weight > _LARGEST_WEIGHT:
+                return count
+        return size
+
+    def _is_of_one_item(self, error: Exception, batch: list[_Ready[Item]]) -> bool:
+        """Whether a rejection may be for one item; only some need the right to push."""
+        if isinstance(error, AccessDeniedError):
+            return any(self._weigh(item) for item, _ in batch)
+        return isinstance(error, _OF_ONE_ITEM)
 
     async def _send_batch(self, batch: list[_Ready[Item]]) -> None:
         try:
@@ -101,7 +132,7 @@ class _Batches(Generic[Item]):
                 lambda request: self._verb(items, request=request)
             )
         except Exception as error:  # noqa: BLE001 - passed on to the callers
-            if isinstance(error, _OF_ONE_ITEM) and len(batch) > 1:
+            if len(batch) > 1 and self._is_of_one_item(error, batch):
                 # They are too many or too large together, or the queue rejects one of them. Sending
                 # halves isolates that one in few requests.
                 middle = len(batch) // 2
@@ -124,7 +155,7 @@ class Settling:
         self.settings = Settings()
         """Those of the queue; they may be replaced while it runs."""
         self._gives_up = asyncio.Event()
-        self._completions = _Batches[tuple[Job[Any], Any]](self, queue.complete_many)
+        self._completions = _Batches[_Finished](self, queue.complete_many, _weight)
         self._releases = _Batches[Job[Any]](self, queue.release_many)
 
     @property
@@ -141,16 +172,20 @@ class Settling:
         await self._completions.close()
         await self._releases.close()
 
-    async def complete(self, job: Job[Any], result: Any) -> bool:
+    async def complete(
+        self, job: Job[Any], result: Any, follow_ups: tuple[NewJob, ...] = ()
+    ) -> bool:
         """Complete a job; False if its lease was lost.
 
         Raises ``RejectedError`` if the queue rejects the result, and ``Unsettled``.
         """
-        return await self._completions.put((job, result))
+        return await self._completions.put((job, result, follow_ups))
 
-    def complete_soon(self, job: Job[Any], result: Any, on_answer: OnAnswer) -> None:
+    def complete_soon(
+        self, job: Job[Any], result: Any, follow_ups: tuple[NewJob, ...], on_answer: OnAnswer
+    ) -> None:
         """Complete a job, and call ``on_answer`` once that is acknowledged or rejected."""
-        self._completions.add((job, result), on_answer)
+        self._completions.add((job, result, follow_ups), on_answer)
 
     async def fail(
         self,
@@ -242,3 +277,8 @@ class Settling:
                 await self._gives_up.wait()
         except TimeoutError:
             return
+
+
+def _weight(finished: _Finished) -> int:
+    """About how many bytes the follow-up jobs of a completion have."""
+    return sum(_FOLLOW_UP_BYTES + len(memoryview(job.payload)) for job in finished[2])

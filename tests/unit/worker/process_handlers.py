@@ -66,6 +66,11 @@ def refuse(how: str) -> None:
     raise ValueError(f"bad \udcff {how}")
 
 
+def push_some(count: int, context: Context) -> list[str]:
+    """Push follow-up jobs."""
+    return [str(context.push("next", number, id=f"next-{number}")) for number in range(count)]
+
+
 def hang(path: str) -> None:
     """Write the id of this process, and run for long."""
     mark = Path(f"{path}.new")

@@ -34,6 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         process_handlers.refuse,
         process_handlers.hang,
         process_handlers.unsayable,
+        process_handlers.push_some,
     )
 }
 HANDLERS = {kind: bind(kind, function, run_in="process") for kind, function in FUNCTIONS.items()}
@@ -48,6 +49,15 @@ class Shop:
     async def run(self, kind: str, payload: Any = None) -> Any:
         job = claimed_job(payload, kind=kind)
         return await self.runner.run(HANDLERS[kind], Context(job), lambda: None)
+
+
+async def test_jobs_that_a_handler_pushes_arrive_with_its_result(shop: Shop) -> None:
+    for count in (2, 0, 3):
+        context = Context(claimed_job(count, kind="push-some"))
+        ids = await shop.runner.run(HANDLERS["push-some"], context, lambda: None)
+        jobs = context.end()
+        assert ids == [job.id for job in jobs] == [f"next-{number}" for number in range(count)]
+        assert [bytes(job.payload) for job in jobs] == [b"%d" % n for n in range(count)]
 
 
 @pytest.fixture

@@ -164,7 +164,10 @@ class SparkRunner(Runner):
                     raise
                 self._cancel(job)
         reply = job.outcome.result().reply
-        return None if reply is None else value_of(reply)
+        if reply is None:
+            return None
+        context.take_follow_ups(reply.follow_ups)
+        return value_of(reply)
 
     async def close(self) -> None:
         """Cancel what is running, and release all jobs."""

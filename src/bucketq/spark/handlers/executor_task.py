@@ -165,7 +165,7 @@ async def _run_one(runner: Runner, handler: Handler, record: JobRecord) -> Reply
         if handler.timeout_s is not None:
             timers.append(loop.call_later(handler.timeout_s, stop))
 
-    task = loop.create_task(_reply_of(runner.run(handler, context, begun)))
+    task = loop.create_task(_reply_of(runner.run(handler, context, begun), context))
     task.add_done_callback(lambda _: over.set())
     await over.wait()
     for timer in timers:
@@ -177,13 +177,13 @@ async def _run_one(runner: Runner, handler: Handler, record: JobRecord) -> Reply
     return reply or Reply("failed", text="the handler cancelled itself")
 
 
-async def _reply_of(running: Awaitable[Any]) -> Reply:
+async def _reply_of(running: Awaitable[Any], context: Context) -> Reply:
     """Return the outcome of a handler. Raises only ``CancelledError``."""
     try:
         result = await running
     except Exception as error:  # noqa: BLE001 - it fails this job only
         return reply_failed(error)
-    return reply_done(result)
+    return reply_done(result, context.end())
 
 
 def _runner(handlers: dict[str, Handler]) -> Runners:

@@ -219,6 +219,7 @@ class ProcessRunner(Runner):
         reply: Reply = await self._use(child, ask)
         if not child.is_closed:
             self._idle.append(child)
+        context.take_follow_ups(reply.follow_ups)
         return value_of(reply)
 
     async def close(self) -> None:
@@ -348,4 +349,4 @@ def _reply(handler: Handler, record: JobRecord) -> Reply:
             result = call_plain(handler, context)
     except BaseException as error:  # noqa: BLE001 - fails the job, not this process
         return reply_failed(error)
-    return reply_done(result)
+    return reply_done(result, context.end())

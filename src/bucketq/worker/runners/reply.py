@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Raw, Struct
 
+from bucketq.model.base import NewJob
 from bucketq.queue import payload as payloads
 from bucketq.worker.failure import describe, unkept
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Snooze, UnfitPayload
@@ -31,15 +32,17 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     error: str = ""
     """The type of the exception."""
     delay_s: float = 0.0
+    follow_ups: tuple[NewJob, ...] = ()
+    """Jobs that the handler pushed; they count if it is done."""
 
 
-def reply_done(result: object) -> Reply:
-    """Reply with what a handler returned, or that it cannot be encoded."""
+def reply_done(result: object, follow_ups: tuple[NewJob, ...] = ()) -> Reply:
+    """Reply with what a handler returned and pushed, or that it cannot be encoded."""
     try:
         raw, encoding = payloads.encode(result, "result")
     except Exception as error:  # noqa: BLE001 - encoding runs the user's code
         return Reply("failed", text=unkept(error), error=type(error).__name__)
-    return Reply("done", result=raw, is_bytes=encoding is not None)
+    return Reply("done", result=raw, is_bytes=encoding is not None, follow_ups=follow_ups)
 
 
 def reply_failed(error: BaseException) -> Reply:

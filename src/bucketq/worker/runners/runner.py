@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Protocol
 
+from bucketq.queue.promised_jobs import PromisedJobId
 from bucketq.worker.context import Context
 from bucketq.worker.handlers import Handler, Place
 from bucketq.worker.middleware import enter, enter_plain
@@ -144,7 +145,7 @@ def _call_plain(handler: Handler, context: Context) -> Any:
         answer = handler.function(**arguments)
     except (SystemExit, KeyboardInterrupt) as error:
         raise HandlerExit(_describe_exit(error)) from error
-    if inspect.isawaitable(answer):
+    if inspect.isawaitable(answer) and not isinstance(answer, PromisedJobId):
         if inspect.iscoroutine(answer):
             answer.close()
         raise TypeError(

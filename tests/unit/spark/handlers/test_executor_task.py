@@ -73,6 +73,21 @@ def bytes_of(payload: str) -> bytes:
     return payload.encode()
 
 
+def push_next(number: int, context: Context) -> str:
+    return context.push("next", number + 1)
+
+
+@pytest.mark.parametrize("isolation", ["shared", "isolated"])
+def test_jobs_that_handlers_push_come_with_their_outcomes(isolation: Any) -> None:
+    task = settings(bind("first", push_next), bind("fail", fail), isolation=isolation)
+    first, failed, second = replies(
+        run_jobs(task, [body("first", 1), body("fail", 2), body("first", 5)])
+    )
+    assert [bytes(job.payload) for job in (*first.follow_ups, *second.follow_ups)] == [b"2", b"6"]
+    assert value_of(first) == first.follow_ups[0].id
+    assert failed.follow_ups == ()
+
+
 @pytest.mark.parametrize("isolation", ["shared", "isolated"])
 def test_outcomes_are_in_the_order_of_the_jobs(isolation: Any) -> None:
     task = settings(bind("double", double_soon), bind("fail", fail), isolation=isolation)
