@@ -17,11 +17,13 @@ TARGET = ROOT / "src" / "bucketq" / "client" / "blocking_queue.py"
 SOURCES = [
     ROOT / "src" / "bucketq" / "queue" / name
     for name in (
+        "push_verbs.py",
         "queue.py",
         "lease_verbs.py",
         "result_verbs.py",
         "payload_verbs.py",
         "batch_verbs.py",
+        "job_batch_verbs.py",
         "schedule_verbs.py",
         "limit_verbs.py",
         "token_verbs.py",
@@ -48,6 +50,7 @@ class BlockingQueue(Generic[T]):
 
     def __init__(self, loop_thread: LoopThread, queue: Queue[T]) -> None:
         """Wrap a queue that lives on the loop of that thread."""
+        self._loop_thread = loop_thread
         self._call = loop_thread.call
         self._iterate = loop_thread.iterate
         self._queue = queue
@@ -55,10 +58,18 @@ class BlockingQueue(Generic[T]):
     def __repr__(self) -> str:
         """Name the address and the mode."""
         return repr(self._queue).replace("<Queue", "<BlockingQueue", 1)
+
+    def batch(
+        self, on_done: JobSpec[Any] | None = None, *, batch_id: str | None = None
+    ) -> BlockingBatch[T]:
+        """Push jobs that belong together: ``with queue.batch(on_done=...) as batch``."""
+        return BlockingBatch(self._loop_thread, self._queue.batch(on_done, batch_id=batch_id))
 '''
 ALWAYS = [
     "from collections.abc import Iterator",
-    "from typing import Generic, TypeVar",
+    "from typing import Any, Generic, TypeVar",
+    "from bucketq.client.blocking_batch import BlockingBatch",
+    "from bucketq.queue.push_options import JobSpec",
     "from bucketq.client.loop_thread import LoopThread",
     "from bucketq.queue.queue import Queue",
 ]

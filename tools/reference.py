@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
             "LeaseRef",
             "Pulse",
         ],
+        "Batches": ["Batch", "BlockingBatch", "BatchInfo", "BatchCounts"],
         "Schedules": ["Schedule", "ScheduleOptions"],
         "Limits": ["LimitInfo"],
         "Handlers": ["Worker", "Context", "Retry", "Snooze", "GiveUp", "JobCancelled"],

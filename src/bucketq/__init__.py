@@ -10,15 +10,18 @@ TYPE_CHECKING = False  # As in typing, which this need not import.
 if TYPE_CHECKING:
     from bucketq.client.archive import Archive, open_archive
     from bucketq.client.blocking import connect_sync
+    from bucketq.client.blocking_batch import BlockingBatch
     from bucketq.client.blocking_queue import BlockingQueue
     from bucketq.client.connect import connect
     from bucketq.client.queue_listing import list_queues
     from bucketq.errors import (
         AccessDeniedError,
+        BatchNotFoundError,
         BucketQError,
         ClosedError,
         ConsumerFencedError,
         CorruptStateError,
+        DependencyNotFoundError,
         HistoryGapError,
         InvalidRequestError,
         JobCancelledError,
@@ -48,11 +51,12 @@ if TYPE_CHECKING:
     from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot
     from bucketq.model.queue_stats import Stats
-    from bucketq.model.records import Backoff, Failure, Progress
+    from bucketq.model.records import Backoff, BatchCounts, Failure, Progress
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
     from bucketq.queue.change import Change, ChangeRequest, HistoryRange, JobChange
     from bucketq.queue.job import Job, JobBatch, JobPage
+    from bucketq.queue.job_batch import Batch, BatchInfo
     from bucketq.queue.push_options import JobSpec, PushOptions
     from bucketq.queue.queue import Queue
     from bucketq.queue.schedule import Schedule, ScheduleOptions
@@ -66,7 +70,12 @@ __all__ = [
     "AccessDeniedError",
     "Archive",
     "Backoff",
+    "Batch",
+    "BatchCounts",
+    "BatchInfo",
+    "BatchNotFoundError",
     "BatchState",
+    "BlockingBatch",
     "BlockingQueue",
     "BucketQError",
     "Change",
@@ -77,6 +86,7 @@ __all__ = [
     "ConsumerState",
     "Context",
     "CorruptStateError",
+    "DependencyNotFoundError",
     "Failure",
     "FoundQueue",
     "GiveUp",
@@ -138,12 +148,13 @@ __version__: str
 _NAMES = {
     "bucketq.client.archive": "Archive open_archive",
     "bucketq.client.blocking": "connect_sync",
+    "bucketq.client.blocking_batch": "BlockingBatch",
     "bucketq.client.blocking_queue": "BlockingQueue",
     "bucketq.client.connect": "connect",
     "bucketq.client.queue_listing": "list_queues",
     "bucketq.model.job_ids": "JobId",
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
-    "bucketq.model.records": "Backoff Failure Progress",
+    "bucketq.model.records": "Backoff BatchCounts Failure Progress",
     "bucketq.model.operations": "LeaseRef Pulse Snapshot",
     "bucketq.model.queue_stats": "Stats",
     "bucketq.model.settings": "Settings",
@@ -151,6 +162,7 @@ _NAMES = {
     "bucketq.queue.queue": "Queue",
     "bucketq.queue.change": "Change ChangeRequest HistoryRange JobChange",
     "bucketq.queue.job": "Job JobBatch JobPage",
+    "bucketq.queue.job_batch": "Batch BatchInfo",
     "bucketq.queue.push_options": "JobSpec PushOptions",
     "bucketq.model.limits": "LimitInfo",
     "bucketq.queue.schedule": "Schedule ScheduleOptions",

@@ -122,6 +122,14 @@ class ScheduleNotFoundError(RejectedError):
     """The queue has no schedule of this name."""
 
 
+class BatchNotFoundError(RejectedError):
+    """The queue has no batch with this id."""
+
+
+class DependencyNotFoundError(JobNotFoundError):
+    """A job cannot wait for one that is in neither the queue nor its archive."""
+
+
 class LeaseLostError(RejectedError):
     """Another worker may have the job by now: stop working on it."""
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Raw
 
-from bucketq.model.records import JobRecord, Progress
+from bucketq.model.records import BrokerRecord, JobRecord, Progress
 from bucketq.model.state import State
 
 
@@ -56,4 +56,13 @@ def progress() -> State:
         ],
     )
     state.next_seq = 2
+    return state
+
+
+def tls() -> State:
+    """A queue whose broker speaks TLS."""
+    created_at = datetime(2024, 5, 17, 8, 30, tzinfo=UTC)
+    state = State(incarnation="3f1c0b3a5d7e4f60", created_at=created_at)
+    since = created_at + timedelta(seconds=1)
+    state.broker = BrokerRecord("broker.example:7700", "broker-8a", 1, since, "host-9", tls=True)
     return state

@@ -29,8 +29,9 @@ from tests.compat.adopted_rows import adopted
 from tests.compat.expiring_rows import expiring
 from tests.compat.golden_file import Golden
 from tests.compat.limit_rows import limited
+from tests.compat.linked_rows import linked
 from tests.compat.pushed_jobs import PUSH
-from tests.compat.running_jobs import progress, snoozed
+from tests.compat.running_jobs import progress, snoozed, tls
 from tests.compat.schedule_rows import SCHEDULES, add_schedules
 from tests.compat.unique_rows import unique
 
@@ -58,13 +59,6 @@ def full(**rows: Any) -> State:
     state.paused_kinds = {"mail": None, "report/daily": None}
     state.sessions = Sessions(_SESSIONS, horizon=12)
     state.next_seq = 301
-    return state
-
-
-def tls() -> State:
-    """A queue whose broker speaks TLS."""
-    state = State(incarnation="3f1c0b3a5d7e4f60", created_at=_CREATED)
-    state.broker = BrokerRecord("broker.example:7700", "broker-8a", 1, _at(1), "host-9", tls=True)
     return state
 
 
@@ -445,4 +439,5 @@ FILES = {
     "expiring": Golden(expiring, "commit-1", 2),
     "adopted": Golden(adopted, "commit-1", 2),
     "limited": Golden(limited, "commit-1", 2),
+    "linked": Golden(linked, "commit-1", 2),
 }

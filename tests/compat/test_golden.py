@@ -21,10 +21,12 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.errors import JobNotFoundError
 from bucketq.model.base import NewJob
+from bucketq.model.job_batches import BatchRecord, Callback, ReadBatches
 from bucketq.model.limits import BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.operations import (
     AnyOperation,
+    Cancel,
     Claim,
     Get,
     List,
@@ -37,6 +39,7 @@ from bucketq.model.operations import (
 from bucketq.model.records import (
     STATUSES,
     Backoff,
+    BatchCounts,
     BrokerRecord,
     Failure,
     JobRecord,
@@ -86,7 +89,7 @@ def test_the_same_state_is_written_with_the_same_bytes(name: str) -> None:
 def test_a_golden_object_that_was_read_is_written_again_as_it_was(name: str) -> None:
     document = decode(golden(name), f"{name}.json")
     state = document.state
-    bulk = (state.consumers, state.writers, state.reservations, state.schedules)
+    bulk = (state.consumers, state.writers, state.reservations, state.schedules, state.batches)
     state.cold.rows.is_touched = True
     for table in (state.jobs, state.keys, state.tokens, *bulk, state.sessions.table):
         table.touched.update(table.blocks)
@@ -248,6 +251,17 @@ def test_jobs_of_a_golden_queue_expire_in_their_time() -> None:
     assert entry.expires_at == expiring_at(600)
 
 
+def test_jobs_of_a_golden_queue_wait_and_are_counted() -> None:
+    state = decode(golden("linked"), "linked.json").state
+    assert apply(state, Request(ReadStats()), NOW).answer.held == {"index": 1}
+    assert set(state.followed.waiting) == {"job-1", "job-4"}
+    for name in ("job-1", "job-4"):
+        apply(state, Request(Cancel(job=name)), NOW).result()
+    assert not state.followed.waiting
+    (batch, *_) = apply(state, Request(ReadBatches()), NOW).answer
+    assert (batch.completed, batch.cancelled, batch.counts.open) == (1, 1, 1)
+
+
 def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None:
     content = json.loads(golden("full"))
     jobs, failures = content["jobs"], [e for row in content["jobs"] for e in row.get("errors", [])]
@@ -270,13 +284,24 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del schedules[0]["news"]
     tenants = json.loads(golden("limited"))
     schedules += tenants["schedules"]
+    linked = json.loads(golden("linked"))
+    del linked["batches"][1]["news"]
     come = json.loads(golden("progress"))["jobs"]
     snoozed = json.loads(golden("snoozed"))["jobs"]
     named, expiring = (json.loads(golden(name))["jobs"] for name in ("unique", "expiring"))
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
-        (JobRecord, [*jobs, *bulk["jobs"], *come, *snoozed, *named, *expiring, *tenants["jobs"]]),
+        (
+            JobRecord,
+            [
+                *(*jobs, *bulk["jobs"], *come, *snoozed, *named, *expiring),
+                *(*tenants["jobs"], *linked["jobs"]),
+            ],
+        ),
         (LimitRecord, tenants["limits"]),
         (BucketRecord, tenants["buckets"]),
+        (BatchRecord, linked["batches"]),
+        (Callback, [row["on_done"] for row in linked["batches"] if "on_done" in row]),
+        (BatchCounts, [row["done_batch"] for row in linked["jobs"] if "done_batch" in row]),
         (Progress, [row["progress"] for row in come]),
         (ConsumerRecord, [*bulk["consumers"], *limited]),
         (WriterRecord, bulk["writers"]),

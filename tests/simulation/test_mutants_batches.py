@@ -34,7 +34,7 @@ def test_a_batch_that_is_claimed_anew_after_a_crash_is_noticed(monkeypatch: Patc
     def claim_again(
         state: State, record: ConsumerRecord, operation: ClaimBatch, now: datetime
     ) -> BatchState:
-        state.put_consumer(replace(record, batch=record.batch - 1, secret="", jobs=()))
+        state.put_row(replace(record, batch=record.batch - 1, secret="", jobs=()))
         return consumers.claim(state, operation, now)
 
     monkeypatch.setattr(consumers, "_claim_again", claim_again)
@@ -48,7 +48,7 @@ def test_a_batch_that_forgets_what_it_has_lost_is_noticed(monkeypatch: Patch) ->
         found = claim_really(state, record, operation, now)
         held = tuple(job for job in record.jobs if job not in found.lost)
         if found.lost and held:
-            state.put_consumer(replace(record, jobs=held))
+            state.put_row(replace(record, jobs=held))
         return found
 
     claim_really = consumers._claim_again

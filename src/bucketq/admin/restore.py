@@ -42,6 +42,7 @@ from bucketq.errors import (
 from bucketq.model.effects.segment_changes import FORMAT, class_of
 from bucketq.model.effects.unique_jobs import FEATURE as UNIQUE
 from bucketq.model.history import History
+from bucketq.model.job_batches import FEATURE as BATCHES
 from bucketq.model.limits import FEATURE as LIMITS
 from bucketq.model.operations import Release, Request
 from bucketq.model.records import JobRecord
@@ -139,7 +140,7 @@ def _read_copy(body: bytes) -> CopiedQueue:
             "the copy does not hold the jobs of the segments that it names: it is the object of a "
             "deep queue; make copies with `bucketq backup`, or name the queue itself by its address"
         )
-    tables = ((SCHEDULES, state.schedules), (LIMITS, state.limits))
+    tables = ((SCHEDULES, state.schedules), (LIMITS, state.limits), (BATCHES, state.batches))
     state.requires = {feature: None for feature, rows in tables if rows}
     return copy
 

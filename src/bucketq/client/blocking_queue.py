@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar, Unpack
 
+from bucketq.client.blocking_batch import BlockingBatch
 from bucketq.client.loop_thread import LoopThread
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
@@ -24,6 +25,7 @@ from bucketq.model.tokens import Right, TokenInfo
 from bucketq.queue.arguments import Duration, Held, Names
 from bucketq.queue.change import Change, HistoryRange
 from bucketq.queue.job import Job, JobBatch, JobPage
+from bucketq.queue.job_batch import BatchInfo
 from bucketq.queue.push_options import JobSpec, PushOptions
 from bucketq.queue.queue import Queue
 from bucketq.queue.schedule import Schedule, ScheduleOptions
@@ -40,6 +42,7 @@ class BlockingQueue(Generic[T]):
 
     def __init__(self, loop_thread: LoopThread, queue: Queue[T]) -> None:
         """Wrap a queue that lives on the loop of that thread."""
+        self._loop_thread = loop_thread
         self._call = loop_thread.call
         self._iterate = loop_thread.iterate
         self._queue = queue
@@ -47,6 +50,12 @@ class BlockingQueue(Generic[T]):
     def __repr__(self) -> str:
         """Name the address and the mode."""
         return repr(self._queue).replace("<Queue", "<BlockingQueue", 1)
+
+    def batch(
+        self, on_done: JobSpec[Any] | None = None, *, batch_id: str | None = None
+    ) -> BlockingBatch[T]:
+        """Push jobs that belong together: ``with queue.batch(on_done=...) as batch``."""
+        return BlockingBatch(self._loop_thread, self._queue.batch(on_done, batch_id=batch_id))
 
     def push(
         self,
@@ -431,6 +440,35 @@ class BlockingQueue(Generic[T]):
         already, and is pushed as it is.
         """
         return self._call(self._queue.publish, writer, batch, jobs, part=part, request=request)
+
+    def open_batch(
+        self,
+        on_done: JobSpec[Any] | None = None,
+        *,
+        batch_id: str | None = None,
+        request: str | None = None,
+    ) -> str:
+        """Open a batch, and return its id; ``batch`` opens and closes one."""
+        return self._call(self._queue.open_batch, on_done, batch_id=batch_id, request=request)
+
+    def close_batch(self, batch_id: str, *, request: str | None = None) -> BatchInfo:
+        """Let no more jobs be added to a batch; if all of them have ended, it is done."""
+        return self._call(self._queue.close_batch, batch_id, request=request)
+
+    def cancel_batch(self, batch_id: str, *, request: str | None = None) -> BatchInfo:
+        """End a batch without its callback. Its jobs stay as they are."""
+        return self._call(self._queue.cancel_batch, batch_id, request=request)
+
+    def get_batch(self, batch_id: str) -> BatchInfo:
+        """Read one batch. Raises ``BatchNotFoundError``."""
+        return self._call(self._queue.get_batch, batch_id)
+
+    def batches(self) -> list[BatchInfo]:
+        """List the batches, in the order of their opening.
+
+        Those that have ended are listed for ``batch_retention_s``, a day.
+        """
+        return self._call(self._queue.batches)
 
     def schedule(
         self,

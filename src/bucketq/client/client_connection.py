@@ -50,6 +50,8 @@ _ARCHIVE_S = 600.0
 """How long a broker may take to archive everything: a million jobs take a minute or two."""
 _UNDO_S = 60.0
 """How long a broker may take to undo a claim: as long as a lease lasts by default."""
+_OPTIONS = frozenset({"unique", "expiry", "groups", "follow_ups", "batches", "after"})
+"""What older brokers would ignore of jobs and completions."""
 _LAST_MESSAGE_S = 0.2
 """How long closing waits for withdrawals to be sent: a round trip, unless the broker stalls."""
 
@@ -121,9 +123,7 @@ class ClientConnection:
         self._withdraws = "withdraw" in wire.welcome.operations
         self._snoozes = "snooze" in wire.welcome.operations
         self._knows_payloads = "payloads" in wire.welcome.operations
-        self._knows_options = {"unique", "expiry", "groups", "follow_ups"} <= set(
-            wire.welcome.operations
-        )
+        self._knows_options = set(wire.welcome.operations) >= _OPTIONS
         self._wire = wire
         self._loop = asyncio.get_running_loop()
         self._version = wire.welcome.version

@@ -60,6 +60,15 @@ def refuse_options(jobs: Sequence[NewJob], known: Container[str], address: str) 
         raise InvalidRequestError(
             f"the broker at {address} does not know unique jobs: upgrade it, or push without unique"
         )
+    if "batches" not in known and any(job.batch_id is not None for job in jobs):
+        raise InvalidRequestError(
+            f"the broker at {address} does not know batches: upgrade it, or push without a batch"
+        )
+    if "after" not in known and any(job.after for job in jobs):
+        raise InvalidRequestError(
+            f"the broker at {address} does not know jobs that wait for others: upgrade it, or push "
+            "without after"
+        )
 
 
 def stage_inline(operation: StageObject, address: str) -> Staged:

@@ -6,6 +6,7 @@ A damaged object is never mistaken for an empty queue, and never overwritten.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar, get_args
 from zlib import crc32
@@ -16,6 +17,7 @@ from msgspec import Raw, Struct, structs
 from bucketq.codec.document import Document
 from bucketq.codec.layout import END, FORMAT, OPENINGS, REQUIRED, TABLES
 from bucketq.codec.table_checks import (
+    check_batches,
     check_consumers,
     check_history,
     check_jobs,
@@ -23,10 +25,13 @@ from bucketq.codec.table_checks import (
     check_schedules,
     check_segments,
     check_sessions,
+    check_times,
 )
 from bucketq.codec.unknown_fields import split_fields
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.history import FEATURE, ChangeRecord, ChangeRecorder, CopyRecord, History
+from bucketq.model.job_batches import FEATURE as BATCHES
+from bucketq.model.job_batches import BatchRecord, Callback
 from bucketq.model.limits import FEATURE as LIMITS
 from bucketq.model.limits import BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
@@ -85,6 +90,7 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     schedules: list[ScheduleRecord] = []
     limits: list[LimitRecord] = []
     buckets: list[BucketRecord] = []
+    batches: list[BatchRecord] = []
     reservations: list[ReservationRecord] = []
     segments: list[SegmentRecord] = []
     heads: list[CopyRecord] = []
@@ -317,16 +323,20 @@ def _build(found: _ObjectFields) -> State:
         )
     if found.limits and found.requires and LIMITS not in found.requires:
         raise ValueError(f"it has limits, and does not require {LIMITS!r}")
+    if found.batches and found.requires and BATCHES not in found.requires:
+        raise ValueError(f"it has batches, and does not require {BATCHES!r}")
     check_history(found.since, found.version, found.changes, found.heads)
     check_segments(found.segments, found.next_seq)
     check_sessions(found.sessions)
     check_consumers(found.consumers)
     check_schedules(found.schedules)
     check_limits(found.limits, found.buckets)
+    check_batches(found.batches)
     check_jobs(found.jobs, found.next_seq)
-    _check_times(found)
+    check_times(found)
     _detach(found.jobs)
-    _detach_schedules(found.schedules)
+    _detach_payloads(found.schedules)
+    _detach_payloads([batch.on_done for batch in found.batches if batch.on_done is not None])
     try:
         sessions = Sessions(found.sessions, found.horizon)
         state = State(
@@ -340,6 +350,7 @@ def _build(found: _ObjectFields) -> State:
             schedules=found.schedules,
             limits=found.limits,
             buckets=found.buckets,
+            batches=found.batches,
             reservations=found.reservations,
             segments=found.segments,
         )
@@ -388,9 +399,9 @@ def _detach(jobs: list[JobRecord]) -> None:
             structs.force_setattr(job, "result", job.result.copy())
 
 
-def _detach_schedules(schedules: list[ScheduleRecord]) -> None:
-    for schedule in schedules:
-        structs.force_setattr(schedule, "payload", schedule.payload.copy())
+def _detach_payloads(rows: Sequence[ScheduleRecord | Callback]) -> None:
+    for row in rows:
+        structs.force_setattr(row, "payload", row.payload.copy())
 
 
 def _check_order(found: _ObjectFields) -> None:
@@ -413,30 +424,6 @@ def _check_order(found: _ObjectFields) -> None:
 def _rows(found: _ObjectFields, table: str) -> list[Any]:
     rows: list[Any] = getattr(found, table)
     return rows
-
-
-def _check_times(found: _ObjectFields) -> None:
-    """Check that times have a zone: one without cannot be compared with the others."""
-    times = {"created_at": found.created_at}
-    if found.broker is not None:
-        times["broker.since"] = found.broker.since
-    if found.time is not None:
-        noted = structs.asdict(found.time).items()
-        times |= {f"time.{name}": value for name, value in noted if value is not None}
-    for table in ("sessions", "keys", "consumers", "writers", "reservations"):
-        times |= {f"{table}[{at}].at": row.at for at, row in enumerate(_rows(found, table))}
-    times |= {f"heads[{at}].at": row.at for at, row in enumerate(found.heads)}
-    times |= {f"changes[{at}].at": row.at for at, row in enumerate(found.changes)}
-    for index, schedule in enumerate(found.schedules):
-        times[f"schedules[{index}].created_at"] = schedule.created_at
-        times[f"schedules[{index}].decided_at"] = schedule.decided_at
-    for index, row in enumerate(found.tokens):
-        times[f"tokens[{index}].created_at"] = row.created_at
-        if row.expires_at is not None:
-            times[f"tokens[{index}].expires_at"] = row.expires_at
-    for name, time in times.items():
-        if time.tzinfo is None:
-            raise ValueError(f"{name} is a time without a zone")
 
 
 def _refuse(where: str, reason: str, *, is_acceptable: bool = False) -> NoReturn:

@@ -252,6 +252,7 @@ class Document:
             "schedules": _Section("schedules", state.schedules),
             "limits": _Section("limits", state.limits),
             "buckets": _Section("buckets", state.buckets),
+            "batches": _Section("batches", state.batches),
             "reservations": _Section("reservations", state.reservations),
             SEGMENTS: _SegmentSection(state.cold.rows),
             "heads": _Section("heads", state.history.copies),

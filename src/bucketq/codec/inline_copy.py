@@ -110,6 +110,7 @@ class InlineCopy:
             "schedules": state.schedules,
             "limits": state.limits,
             "buckets": state.buckets,
+            "batches": state.batches,
         }
         self._others = {
             name: [_line(state, name, row) for row in table] for name, table in others.items()

@@ -12,7 +12,7 @@ is written in format 1 until it uses something that older code must not ignore."
 REQUIRED = frozenset(
     {
         *("segments", "reservations", "consecutive-ids", "history", "schedules", "unique"),
-        *("expiry", "groups", "limits", "payloads"),
+        *("expiry", "groups", "limits", "payloads", "batches", "after"),
     }
 )
 """What an object of format 2 may require of its readers, as far as this code knows it."""
@@ -26,6 +26,7 @@ OPENINGS = {
     "schedules": b'\n],"schedules":[',
     "limits": b'\n],"limits":[',
     "buckets": b'\n],"buckets":[',
+    "batches": b'\n],"batches":[',
     "reservations": b'\n],"reservations":[',
     "segments": b'\n],"segments":[',
     "heads": b'\n],"heads":[',
@@ -44,7 +45,7 @@ HISTORY = ("heads", CHANGES)
 KEPT = frozenset({SEGMENTS, "reservations", *HISTORY})
 """Tables that are no matter of people: an edit keeps them, and a copy is made without them."""
 TABLES = tuple(name for name in OPENINGS if name not in KEPT)
-OPTIONAL = frozenset({"tokens", "consumers", "writers", "schedules", "limits", "buckets"}) | KEPT
+OPTIONAL = KEPT | {"tokens", "consumers", "writers", "schedules", "limits", "buckets", "batches"}
 """Tables that are left out if they are empty."""
 
 

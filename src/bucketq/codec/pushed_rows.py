@@ -26,9 +26,9 @@ def class_of_new(job: NewJob) -> SegmentClass | None:
     """The class of segments that a job of a push can go to; None: it must go to the object.
 
     A delay counts from the commit, so that the place of the job is not known before; so does the
-    time in which a job expires.
+    time in which a job expires. A job that waits for others stays in the object.
     """
-    if job.delay_s or job.expires_in_s is not None:
+    if job.delay_s or job.expires_in_s is not None or job.after:
         return None
     return "ready" if job.run_at is None else "later"
 

@@ -6,12 +6,16 @@ Each raises ``ValueError`` with the place of what is wrong.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from msgspec import structs
 
 from bucketq.codec.deletion_vector import is_vector_id
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.errors import InvalidRequestError
 from bucketq.model.effects.limit_changes import check_limit
 from bucketq.model.history import ChangeRecord, CopyRecord
+from bucketq.model.job_batches import BatchRecord
 from bucketq.model.job_ids import made_at
 from bucketq.model.limits import BucketRecord, LimitRecord, SetLimit
 from bucketq.model.numbered_batches import ConsumerRecord
@@ -119,6 +123,16 @@ def check_limits(limits: list[LimitRecord], buckets: list[BucketRecord]) -> None
             raise ValueError(f"buckets[{index}] ({bucket.id}) has a time without a zone")
 
 
+def check_batches(batches: list[BatchRecord]) -> None:
+    """Check the counts of batches."""
+    for index, batch in enumerate(batches):
+        counts = batch.counts
+        if min(batch.completed, batch.cancelled, batch.dead, batch.expired, counts.open) < 0:
+            raise ValueError(f"batches[{index}] ({batch.id}) has counts that do not fit")
+        if batch.ended_at is not None and batch.closed_at is None:
+            raise ValueError(f"batches[{index}] ({batch.id}) has ended and is open")
+
+
 def check_history(
     since: int, version: int, changes: Sequence[ChangeRecord], copies: Sequence[CopyRecord]
 ) -> None:
@@ -138,3 +152,31 @@ def check_history(
         if not last < copy.seq < version or copy.id != f"{copy.seq:020d}":
             raise ValueError(f"heads[{index}] ({copy.id}) is not of a version that is kept")
         last = copy.seq
+
+
+def check_times(found: Any) -> None:
+    """Check that times have a zone: one without cannot be compared with the others."""
+    times = {"created_at": found.created_at}
+    if found.broker is not None:
+        times["broker.since"] = found.broker.since
+    if found.time is not None:
+        noted = structs.asdict(found.time).items()
+        times |= {f"time.{name}": value for name, value in noted if value is not None}
+    for table in ("sessions", "keys", "consumers", "writers", "reservations"):
+        times |= {f"{table}[{at}].at": row.at for at, row in enumerate(getattr(found, table))}
+    times |= {f"heads[{at}].at": row.at for at, row in enumerate(found.heads)}
+    times |= {f"changes[{at}].at": row.at for at, row in enumerate(found.changes)}
+    for index, schedule in enumerate(found.schedules):
+        times[f"schedules[{index}].created_at"] = schedule.created_at
+        times[f"schedules[{index}].decided_at"] = schedule.decided_at
+    for index, batch in enumerate(found.batches):
+        names = ("opened_at", "closed_at", "ended_at")
+        known = ((name, getattr(batch, name)) for name in names)
+        times |= {f"batches[{index}].{name}": at for name, at in known if at is not None}
+    for index, row in enumerate(found.tokens):
+        times[f"tokens[{index}].created_at"] = row.created_at
+        if row.expires_at is not None:
+            times[f"tokens[{index}].expires_at"] = row.expires_at
+    for name, time in times.items():
+        if time.tzinfo is None:
+            raise ValueError(f"{name} is a time without a zone")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Raw, Struct
 
-from bucketq.model.records import Backoff, Encoding
+from bucketq.model.records import Backoff, Encoding, OnFailed
 
 MAX_FOLLOW_UPS = 1000
 MAX_FOLLOW_UP_BYTES = 1 << 20
@@ -48,6 +48,14 @@ class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """It is finished as ``expired`` unless it is claimed in so many seconds; None: never."""
     group: str = ""
     """With which jobs it shares turns and limits, such as those of a tenant; empty: it has none."""
+    batch_id: str | None = None
+    """The open batch that it belongs to."""
+    after: tuple[str, ...] = ()
+    """It is held back until these jobs have completed."""
+    on_failed: OnFailed | None = None
+    """What happens if one of them does not complete. None: this job is dead then."""
+    ends: dict[str, bool] | None = None
+    """Of those that are in the archive: whether they completed. The client has looked them up."""
 
 
 class Operation(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag=str.lower):

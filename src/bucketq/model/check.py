@@ -18,7 +18,7 @@ from msgspec import Raw
 from bucketq.errors import InvalidRequestError, PayloadError, PayloadTooLargeError, RejectedError
 from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.limits import EVERY_GROUP
-from bucketq.model.records import Encoding, Progress
+from bucketq.model.records import Encoding, OnFailed, Progress
 from bucketq.model.settings import MIB, Settings, check_backoff
 
 MAX_DEPTH = 100
@@ -28,6 +28,7 @@ _DEEP_BYTES = 2 * MAX_DEPTH
 _BLANK, _LINE_FEED, _RETURN = b" \n\r"
 """As integers, which ``in`` finds faster. JSON begins and ends with a larger byte than a blank."""
 MAX_NAME = 256  # Names are written with every row.
+MAX_AFTER = 1000  # A row has all of their ids: 30 KB.
 RESERVED = "\x1f"
 """What no idempotency key of a user begins with: keys that the queue makes itself do."""
 _MAX_KIND = 128  # Kinds are in the names of folders, which file systems limit to 255 bytes.
@@ -59,14 +60,14 @@ def new_job(job: NewJob, settings: Settings, most_bytes: int = MIB) -> int:
         whole_number(job.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
     if job.delay_s is not None or job.run_at is not None or job.expires_in_s is not None:
         _when(job, settings)
-    if job.max_attempts is not None:
-        max_attempts(job.max_attempts)
-    if job.backoff is not None:
-        check_backoff(job.backoff)
+    if job.max_attempts is not None or job.backoff is not None:
+        _retries(job)
     if job.key is not None:
         _key(job.key)
     if job.unique is not None or job.replace is not None or job.group != "":
         _names(job, settings)
+    if job.batch_id is not None or job.after or job.on_failed is not None:
+        _links(job)
     if job.tags is not None:
         tags(job.tags, settings)
     if job.replay_of is not None:
@@ -150,6 +151,28 @@ def _unique(job: NewJob) -> None:
     if job.replace is not None and job.replace not in get_args(Replacement):
         shown = ", ".join(map(repr, get_args(Replacement)))
         _refuse(f"replace is one of {shown}; got {job.replace!r}")
+
+
+def _retries(job: NewJob) -> None:
+    if job.max_attempts is not None:
+        max_attempts(job.max_attempts)
+    if job.backoff is not None:
+        check_backoff(job.backoff)
+
+
+def _links(job: NewJob) -> None:
+    if job.batch_id is not None:
+        name(job.batch_id, "batch_id")
+    if job.on_failed is not None and not job.after:
+        _refuse("on_failed is for jobs that wait for others: give after too")
+    if job.on_failed is not None and job.on_failed not in get_args(OnFailed):
+        _refuse(f"on_failed is 'run', or none; got {_short(job.on_failed)}")
+    if type(job.after) is not tuple or len(job.after) > MAX_AFTER:
+        _refuse(f"after must be the ids of up to {MAX_AFTER:,} jobs")
+    for other in job.after:
+        name(other, "a job id in after")
+    if len(set(job.after)) < len(job.after) or job.id in job.after:
+        _refuse("after must name different jobs, and not the job itself")
 
 
 def kind(value: object) -> None:

@@ -63,6 +63,11 @@ class ConsumerRecord(
         """Whether its batch is not acknowledged yet."""
         return bool(self.jobs)
 
+    @property
+    def closed_since(self) -> datetime | None:
+        """When it was last used; None while a batch is open, which must not be forgotten."""
+        return None if self.is_open else self.at
+
     def may_hold(self, job: JobRecord) -> bool:
         """Whether a job with one of the ids of the batch can be the one that was claimed."""
         limit = self.seq_limit

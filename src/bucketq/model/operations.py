@@ -15,6 +15,7 @@ from msgspec import Raw, Struct, field
 
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.history import DropChanges, ForgetHistory, NameCopy, ReadChanges, ReadCopy
+from bucketq.model.job_batches import AnyBatch, ReadBatches
 from bucketq.model.limits import AnyLimit, ReadLimits
 from bucketq.model.numbered_batches import (
     AckBatch,
@@ -348,6 +349,7 @@ AnyOperation = (
     | AnyReservation
     | AnySchedule
     | AnyLimit
+    | AnyBatch
     | AnySegmentChange
     | DropChanges
     | NameCopy
@@ -366,7 +368,8 @@ WAITING = (Claim, Wait)
 
 READS = (
     *(ReadOutbox, Get, List, ReadStats, ReadSnapshot),
-    *(ReadTokens, ReadBatch, ReadConsumers, ReadSchedules, ReadLimits, Wait, StageObject),
+    *(ReadTokens, ReadBatch, ReadConsumers, ReadSchedules, ReadLimits, ReadBatches),
+    *(Wait, StageObject),
 )
 """Operations that change nothing."""
 
@@ -378,15 +381,7 @@ REPEATABLE = (
     *HISTORY_READS,
     *TRANSFERS,
     ClaimBatch,
-    Heartbeat,
-    Withdraw,
-    Expire,
-    Persist,
-    Lead,
-    Retire,
-    NoteTime,
-    Tidy,
-    Archived,
+    *(Heartbeat, Withdraw, Expire, Persist, Lead, Retire, NoteTime, Tidy, Archived),
     *RESERVATIONS,
     Fire,
     *SEGMENT_CHANGES,

@@ -32,6 +32,8 @@ class Stats(Struct, frozen=True, kw_only=True):
 
     limited: tuple[LimitInfo, ...] = ()
     """The limits that let no job start at this moment; an older broker does not know."""
+    held: dict[str, int] = {}
+    """How many of the queued jobs of each kind wait for others; an older broker does not know."""
 
     @property
     def head_bytes(self) -> int:
@@ -50,9 +52,9 @@ class Stats(Struct, frozen=True, kw_only=True):
         if self.paused:
             return {}
         return {
-            kind: by_status["queued"]
+            kind: waiting
             for kind, by_status in self.counts.items()
-            if by_status.get("queued")
+            if (waiting := by_status.get("queued", 0) - self.held.get(kind, 0))
             and not by_status.get("running")
             and kind not in self.paused_kinds
         }

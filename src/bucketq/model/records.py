@@ -30,6 +30,8 @@ Outcome = Literal["completed", "cancelled", "dead", "expired"]
 Encoding = Literal["base64", "object", "object-bytes"]
 """How a payload or result is encoded, if it is not JSON as it is: bytes as base64, or a reference
 to a side object that holds JSON or bytes (see ``side_objects``)."""
+OnFailed = Literal["run"]
+"""A job runs although a job that it waited for was not completed."""
 
 Unknown = dict[str, Raw]
 """Fields of a row that this version of bucketq does not know."""
@@ -72,6 +74,29 @@ class Progress(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown
     """What ``done`` will be at the end; None: it is not known."""
     note: str = ""
     """What is counted, or what is being done."""
+
+
+class BatchCounts(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """How the jobs of a batch have ended."""
+
+    id: str
+    """The batch."""
+    jobs: int = 0
+    """How many jobs it has."""
+    completed: int = 0
+    cancelled: int = 0
+    dead: int = 0
+    expired: int = 0
+
+    @property
+    def failed(self) -> int:
+        """How many ended without being completed."""
+        return self.cancelled + self.dead + self.expired
+
+    @property
+    def open(self) -> int:
+        """How many have not ended."""
+        return self.jobs - self.completed - self.failed
 
 
 class JobRecord(
@@ -135,6 +160,20 @@ class JobRecord(
     """The archived job that this one repeats."""
     progress: Progress | None = None
     """What the handler of the current attempt reported last."""
+    batch_id: str | None = None
+    """The batch that it belongs to; None: it belongs to none."""
+    after: tuple[str, ...] = ()
+    """The jobs that it waits for: those that have completed are taken off. A dead job keeps those
+    that had not."""
+    on_failed: OnFailed | None = None
+    """What happens if one of them does not complete. None: it is dead."""
+    done_batch: BatchCounts | None = None
+    """The batch that it was pushed at the end of."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for other jobs, and cannot be claimed."""
+        return self.status == "queued" and bool(self.after)
 
     @property
     def order(self) -> tuple[int, int]:

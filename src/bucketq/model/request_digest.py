@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from bucketq.model.base import NewJob, Operation
+from bucketq.model.job_batches import OpenBatch
 from bucketq.model.limits import SetLimit
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import (
@@ -66,6 +67,7 @@ def normalized(job: NewJob) -> NewJob:
         unique_s=_seconds(job.unique_s),
         unique_scope=None if job.unique_scope == "queued+running" else job.unique_scope,
         expires_in_s=_seconds(job.expires_in_s),
+        ends=None,  # The client looks them up again at every try.
     )
 
 
@@ -101,6 +103,7 @@ def _has_options(job: NewJob) -> bool:
         or job.unique is not None
         or job.expires_in_s is not None
         or job.payload_encoding is not None
+        or job.ends is not None
     )
 
 
@@ -129,6 +132,11 @@ def _schedule(given: SetSchedule) -> Operation:
     return structs.replace(plain, **different)
 
 
+def _batch(given: OpenBatch) -> Operation:
+    job = given.on_done
+    return given if job is None else structs.replace(given, on_done=normalized(job))
+
+
 def _seconds(value: float | None) -> float | None:
     return None if value is None else float(value)
 
@@ -143,6 +151,7 @@ _NORMALIZE: dict[type[Operation], Callable[[Any], Operation]] = {
     CompleteMany: _complete_many,
     SetSchedule: _schedule,
     SetLimit: lambda limit: structs.replace(limit, period_s=_seconds(limit.period_s)),
+    OpenBatch: _batch,
     GrantToken: _grant,
     Fail: lambda fail: structs.replace(fail, delay_s=_seconds(fail.delay_s)),
     Release: _release,

@@ -93,6 +93,14 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     max_limits: int = 10_000
     """How many limits there may be at once, and how many token buckets that are not full; every
     commit writes them. Beyond it, groups whose bucket is full wait until another one is."""
+    max_batches: int = 1000
+    """How many batches there may be at once; every commit writes them."""
+    batch_retention_s: float = 86400.0
+    """How long the counts of a batch are kept after it has ended."""
+    max_held: int = 10_000
+    """How many jobs may wait for others (``after``) at once; every commit writes them."""
+    max_held_bytes: int = 8 * MIB
+    """How many bytes they may take together."""
     reservation_retention_s: float = 86400.0
     """How long names for segments stay reserved if the process that writes them does not renew
     that. Then what it has written is deleted."""

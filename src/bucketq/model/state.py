@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from msgspec import Raw
 
@@ -27,11 +27,13 @@ from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.expiring_jobs import FEATURE as EXPIRY
 from bucketq.model.indexes.expiring_jobs import ExpiringJobs
 from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
+from bucketq.model.indexes.followed_jobs import FollowedJobs
 from bucketq.model.indexes.known_keys import KnownKeys
 from bucketq.model.indexes.running_jobs import RunningJobs
-from bucketq.model.indexes.table import Row, Table
+from bucketq.model.indexes.table import Table
 from bucketq.model.indexes.unique_index import UniqueIndex
 from bucketq.model.indexes.waiting_jobs import WaitingJobs
+from bucketq.model.job_batches import BatchRecord
 from bucketq.model.limits import GROUPS, BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
@@ -46,9 +48,8 @@ RING_LENGTH = 64
 """How many commits back a writer can find its own after a lost answer. They are written with every
 version, so it is not more."""
 
-R = TypeVar("R", bound=Row)
 ForgettableTable = Literal[
-    "tokens", "consumers", "writers", "reservations", "schedules", "limits", "buckets"
+    "tokens", "consumers", "writers", "reservations", "schedules", "limits", "buckets", "batches"
 ]
 
 Change = tuple[str, str]
@@ -65,7 +66,7 @@ class State:
     has_moved = False
     """Whether a job that waits was replaced, so that it may have several entries in its lane."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each table
         self,
         *,
         incarnation: str,
@@ -79,11 +80,11 @@ class State:
         schedules: Iterable[ScheduleRecord] = (),
         limits: Iterable[LimitRecord] = (),
         buckets: Iterable[BucketRecord] = (),
+        batches: Iterable[BatchRecord] = (),
         segments: Iterable[SegmentRecord] = (),
     ) -> None:
         """Make a state of rows in the order of their numbers. Raises ``ValueError`` on bad ones."""
-        self.incarnation = incarnation
-        self.created_at = created_at
+        self.incarnation, self.created_at = incarnation, created_at
         self.version = 0
         self.requires: dict[str, None] = {}
         """What readers of the object must know; nothing: it is written in format 1."""
@@ -103,6 +104,7 @@ class State:
         self.consumers, self.writers = Table(consumers), Table(writers)
         self.reservations, self.schedules = Table(reservations), Table(schedules)
         self.limits, self.buckets = Table(limits), BucketTable(buckets)
+        self.followed = FollowedJobs(batches)
         self.jobs = Table(jobs)
         """The jobs of the object itself, and by id those that ``cold`` has lent."""
         self.cold = ColdJobs(ColdRows(segments), self.jobs)
@@ -130,7 +132,7 @@ class State:
         self.unique, self.expiring = UniqueIndex(self.jobs), ExpiringJobs(self.jobs.by_id)
         self.waiting = WaitingJobs(self.jobs.by_id, self.cold, self.delayed, self.expiring)
         self.token_ends = AgeIndex(self.tokens.by_id, attrgetter("expires_at"))
-        self.consumer_ages = AgeIndex(self.consumers.by_id, _closed_since)
+        self.consumer_ages = AgeIndex(self.consumers.by_id, attrgetter("closed_since"))
         self.writer_ages = AgeIndex(self.writers.by_id, attrgetter("at"))
         self._enter_all(self.jobs)
 
@@ -148,6 +150,11 @@ class State:
     def is_served(self) -> bool:
         """Whether a broker is recorded that has not retired. It alone judges who is silent."""
         return self.broker is not None and self.broker.address != ""
+
+    @property
+    def batches(self) -> Table[BatchRecord]:
+        """Jobs that belong together: how many there are, and how they have ended."""
+        return self.followed.batches
 
     @property
     def jobs_count(self) -> int:
@@ -191,6 +198,8 @@ class State:
     def finish_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were running, and are done now."""
         self._replace_all(jobs, "running", "done")
+        if self.followed.is_used:
+            self.followed.note_all(jobs)
         for job in jobs:
             self.running.remove(job.id)
             self.done.add(job)
@@ -216,6 +225,8 @@ class State:
                 self.recorder.replace(old, job)
             self.jobs.replace((job,))  # To the indexes, nothing has changed.
             return
+        if self.followed.is_used:
+            self.followed.note(old, job)
         self._leave(old)
         self._store((job,))
         self._count(job.kind, job.status, 1)
@@ -243,18 +254,6 @@ class State:
         self.known_keys.forget(key)
         self.changes.append(("keys", key))
 
-    def put_token(self, token: TokenRecord) -> None:
-        """Add a token."""
-        self._put("tokens", self.tokens, self.token_ends, token)
-
-    def put_consumer(self, consumer: ConsumerRecord) -> None:
-        """Add a consumer, or replace the record of one."""
-        self._put("consumers", self.consumers, self.consumer_ages, consumer)
-
-    def put_writer(self, writer: WriterRecord) -> None:
-        """Add a writer, or replace the record of one."""
-        self._put("writers", self.writers, self.writer_ages, writer)
-
     def put_limit(self, limit: LimitRecord) -> None:
         """Add a limit, or replace the record of one."""
         self.limits.put(limit)
@@ -265,7 +264,14 @@ class State:
         self.buckets.put(bucket)
         self.changes.append(("buckets", bucket.id))
 
-    def _put(self, name: str, table: Table[R], ages: AgeIndex[R], row: R) -> None:
+    def put_row(self, row: TokenRecord | ConsumerRecord | WriterRecord) -> None:
+        """Add a token, a consumer or a writer, or replace the record of one."""
+        tables: dict[type, tuple[str, Table[Any], AgeIndex[Any]]] = {
+            TokenRecord: ("tokens", self.tokens, self.token_ends),
+            ConsumerRecord: ("consumers", self.consumers, self.consumer_ages),
+            WriterRecord: ("writers", self.writers, self.writer_ages),
+        }
+        name, table, ages = tables[type(row)]
         table.put(row)
         ages.add(row)
         self.changes.append((name, row.id))
@@ -378,12 +384,8 @@ class State:
         """Count and index jobs that are in the order of their numbers."""
         waiting: dict[str, list[JobRecord]] = {}
         for job in jobs:
-            if (
-                job.run_at is None
-                and job.status == "queued"
-                and job.expires_at is None
-                and not job.group
-            ):
+            is_plain = job.run_at is None and job.expires_at is None and not job.group
+            if is_plain and job.status == "queued" and not job.after:
                 waiting.setdefault(job.kind, []).append(job)
             else:
                 self._count(job.kind, job.status, 1)
@@ -394,7 +396,10 @@ class State:
 
     def _enter(self, job: JobRecord) -> None:
         if job.status == "queued":
-            self._wait(job)
+            if job.after:
+                self.followed.hold(job, self.requires)
+            else:
+                self._wait(job)
             if job.group:
                 self.requires[GROUPS] = None
             if job.expires_at is not None:
@@ -417,7 +422,10 @@ class State:
     def _leave(self, job: JobRecord) -> None:
         self._count(job.kind, job.status, -1)
         if job.status == "queued":
-            self.waiting.sweep(job, self.count(job.kind, "queued"))
+            if job.after:
+                self.followed.let_go(job)
+            else:
+                self.waiting.sweep(job, self.count(job.kind, "queued"))
         elif job.status == "running":
             self.running.remove(job.id)
         elif job.status == "done":
@@ -428,8 +436,3 @@ class State:
 
 def _due_at(job: JobRecord) -> datetime | None:
     return job.run_at if job.status == "queued" else None
-
-
-def _closed_since(consumer: ConsumerRecord) -> datetime | None:
-    """When it was last used; None while a batch is open, which must not be forgotten."""
-    return None if consumer.is_open else consumer.at

@@ -23,6 +23,7 @@ from bucketq.errors import (
 from bucketq.model import (
     check,
     history,
+    job_batches,
     limits,
     request_digest,
     reservations,
@@ -51,6 +52,7 @@ from bucketq.model.effects import (
     side_refs,
     timekeeping,
 )
+from bucketq.model.effects.links import batch_changes, job_ends
 from bucketq.model.operations import REPEATABLE, Request
 from bucketq.model.sessions import MISSING
 from bucketq.model.state import Change, State
@@ -110,6 +112,10 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     limits.SetLimit: limit_changes.set_limit,
     limits.RemoveLimit: limit_changes.remove_limit,
     limits.ReadLimits: limit_changes.read_limits,
+    job_batches.OpenBatch: batch_changes.open_batch,
+    job_batches.CloseBatch: batch_changes.close_batch,
+    job_batches.CancelBatch: batch_changes.cancel_batch,
+    job_batches.ReadBatches: batch_changes.read_batches,
     segments.Spill: segment_changes.spill,
     segments.SpillKeys: segment_changes.spill_keys,
     segments.Merge: segment_changes.merge,
@@ -154,6 +160,8 @@ _STORED: dict[type[Operation], tuple[_Remember, _Recall]] = {
     ops.Configure: (lambda _operation, _answer: None, operators.recall_settings),
     ops.GrantToken: (access.remember_grant, access.recall_grant),
     schedules.RunSchedule: (lambda _operation, _answer: None, schedule_changes.recall_run),
+    job_batches.CloseBatch: (lambda _operation, _answer: None, batch_changes.recall_batch),
+    job_batches.CancelBatch: (lambda _operation, _answer: None, batch_changes.recall_batch),
     batches.OpenConsumer: (consumers.remember_opening, consumers.recall_opening),
     batches.AckBatch: (consumers.remember_closing, consumers.recall_closing),
     batches.ReleaseBatch: (consumers.remember_closing, consumers.recall_closing),
@@ -184,6 +192,8 @@ def apply(state: State, request: Request, now: datetime, by: str = "") -> Applie
             raise AssertionError(f"{operation!r} was refused half way") from error
         _drop_frames(error)
         return Applied(None, error, [])
+    if state.followed.ends:
+        job_ends.follow(state, now)
     if is_recorded and len(state.changes) != mark:
         _remember(state, request, answer, now)
     changes = state.changes[mark:]

@@ -10,7 +10,15 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from bucketq.errors import PayloadError, PayloadLostError
 from bucketq.model.operations import LeaseRef
-from bucketq.model.records import Backoff, Failure, JobRecord, Outcome, Progress, Status
+from bucketq.model.records import (
+    Backoff,
+    BatchCounts,
+    Failure,
+    JobRecord,
+    Outcome,
+    Progress,
+    Status,
+)
 from bucketq.model.side_objects import is_side, read_ref
 from bucketq.queue import payload as payloads
 from bucketq.queue.payload_stream import PayloadStream
@@ -213,6 +221,26 @@ class Job(Generic[T]):
     def group(self) -> str | None:
         """With which jobs it shares turns and limits; None: it has no group."""
         return self.record.group or None
+
+    @property
+    def batch_id(self) -> str | None:
+        """The batch that it belongs to."""
+        return self.record.batch_id
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """The jobs that it still waits for; of a dead job, those that had not completed."""
+        return self.record.after
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is queued, and waits for other jobs."""
+        return self.record.is_held
+
+    @property
+    def done_batch(self) -> BatchCounts | None:
+        """The batch that it was pushed at the end of, and how the jobs of that have ended."""
+        return self.record.done_batch
 
     @property
     def errors(self) -> tuple[Failure, ...]:

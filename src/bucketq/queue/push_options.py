@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar
 
@@ -10,7 +11,7 @@ from msgspec import Struct, structs
 from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model import check
 from bucketq.model.base import NewJob, Replacement, UniqueScope
-from bucketq.model.records import Backoff
+from bucketq.model.records import Backoff, OnFailed
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import as_plain, to_seconds
@@ -18,6 +19,8 @@ from bucketq.queue.side_content import is_file
 
 T = TypeVar("T")
 
+After = str | Collection[str] | None
+"""The id of a job, or several."""
 DEFAULT_SCOPE: UniqueScope = "queued+running"
 UNLIMITED = Settings(max_payload_bytes=2**40, max_tags=2**31, max_format=2)
 """The queue's own limits are known only when the request is applied."""
@@ -55,6 +58,13 @@ class PushOptions(TypedDict, total=False):
     """If no worker has claimed the job after so long it never runs, and ends as ``expired``."""
     group: str | None
     """With which jobs it shares turns and limits, such as those of a tenant."""
+    after: After
+    """The ids of jobs, up to 1,000, that must have completed before it runs. If one of them does
+    not complete, this job is dead."""
+    on_failed: OnFailed | None
+    """With ``after``, ``run``: it runs when all of them have ended, in whichever way."""
+    batch_id: str | None
+    """The open batch that it is added to; ``Batch.push`` sets it."""
 
 
 class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
@@ -75,6 +85,9 @@ class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
     replace: Replacement | None = None
     expires_in_s: float | timedelta | None = None
     group: str | None = None
+    after: After = None
+    on_failed: OnFailed | None = None
+    batch_id: str | None = None
     replay_of: str | None = None
     """The archived job that this one repeats."""
 
@@ -123,8 +136,26 @@ def new_job(
     if spec.group is not None:
         check.group(spec.group)
         new = structs.replace(new, group=as_plain(spec.group))
+    if spec.after is not None or spec.on_failed is not None or spec.batch_id is not None:
+        new = structs.replace(
+            new,
+            after=_after_of(spec.after),
+            on_failed=spec.on_failed,
+            batch_id=as_plain(spec.batch_id),
+        )
     check.new_job(new, UNLIMITED, UNLIMITED.max_payload_bytes)
     return new
+
+
+def _after_of(after: After) -> tuple[str, ...]:
+    """Return the ids of other jobs, each once."""
+    if after is None or isinstance(after, str):
+        return () if after is None else (str(after),)
+    if not isinstance(after, Collection):
+        # Not an iterator: a push that reads the archive first makes its jobs twice.
+        message = f"after must be the id of a job or a list of them, got {type(after).__name__}"
+        raise InvalidRequestError(message)
+    return tuple(dict.fromkeys(map(as_plain, after)))
 
 
 def scope_of(spec: JobSpec[Any]) -> tuple[UniqueScope | None, float | None]:

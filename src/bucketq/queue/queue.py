@@ -7,8 +7,7 @@ task and the command line run on any of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar, Unpack, cast
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -18,17 +17,14 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
 from bucketq.model.effects.operators import CancelAnswer
-from bucketq.model.job_ids import JobId
 from bucketq.model.queue_stats import Stats
-from bucketq.model.records import Progress, Status
+from bucketq.model.records import Status
 from bucketq.model.settings import Settings
 from bucketq.queue.arguments import (
     MAX_WAIT_S,
     Duration,
     Names,
-    as_job_id,
     as_names,
-    as_several,
     job_name,
     lease_seconds,
     seconds,
@@ -36,13 +32,13 @@ from bucketq.queue.arguments import (
 from bucketq.queue.batch_verbs import BatchVerbs
 from bucketq.queue.history_verbs import HistoryVerbs
 from bucketq.queue.job import Job, JobPage
+from bucketq.queue.job_batch_verbs import JobBatchVerbs
 from bucketq.queue.lease_verbs import LeaseVerbs
 from bucketq.queue.limit_verbs import LimitVerbs
 from bucketq.queue.payload_verbs import SURELY_INLINE_BYTES
-from bucketq.queue.push_options import JobSpec, PushOptions, new_job
+from bucketq.queue.push_verbs import PushVerbs
 from bucketq.queue.schedule_verbs import ScheduleVerbs
 from bucketq.queue.sender import Sender
-from bucketq.queue.side_content import FilePayload
 from bucketq.queue.token_verbs import TokenVerbs
 
 T = TypeVar("T")
@@ -56,8 +52,10 @@ _ANY_TAGS = Settings(max_tags=2**31)
 
 
 class Queue(
+    PushVerbs[T],
     LeaseVerbs[T],
     BatchVerbs[T],
+    JobBatchVerbs[T],
     ScheduleVerbs[T],
     LimitVerbs,
     TokenVerbs,
@@ -108,72 +106,6 @@ class Queue(
     async def __aexit__(self, *error: object) -> None:
         """Commit pending requests, and close."""
         await self._sender.close()
-
-    async def push(
-        self,
-        kind: str,
-        payload: T | FilePayload,
-        *,
-        request: str | None = None,
-        **options: Unpack[PushOptions],
-    ) -> JobId:
-        """Add a job and return its id; ``PushOptions`` explains the options.
-
-        A ``Path`` or a binary file stands for its bytes, and is never in memory as a whole.
-
-        With a ``key`` that was used within its retention, nothing is added: the same content
-        returns the id of the first job, whose ``duplicate`` is True, and other content is rejected
-        with ``KeyConflictError``.
-        """
-        request_id = self._sender.new_id(ops.Push, request)
-        try:
-            spec = JobSpec(kind=kind, payload=payload, **options)
-            default_id = request_id.job_id(0) if spec.id is None else ""
-            new = new_job(spec, default_id, self._payload_type, takes_files=True)
-        except BaseException:
-            self._sender.drop_id(request_id)
-            raise
-        if self._is_large_job(new, payload):
-            return (await self._push_large(request_id, [new], [payload]))[0]
-        answer = await self._sender.send_as(request_id, ops.Push(jobs=(new,)))
-        return as_job_id(answer[0])
-
-    async def push_many(
-        self, jobs: Iterable[JobSpec[T]], *, request: str | None = None
-    ) -> list[JobId]:
-        """Add jobs, all or none, in one commit; return their ids in order."""
-        request_id = self._sender.new_id(ops.Push, request)
-        try:
-            several = [*as_several(jobs, "push_many takes an iterable of JobSpec objects")]
-            ids, payload_type = request_id.job_ids(), self._payload_type
-            new = tuple(
-                [new_job(job, next(ids), payload_type, takes_files=True) for job in several]
-            )
-        except BaseException:
-            self._sender.drop_id(request_id)
-            raise
-        if not new:
-            self._sender.drop_id(request_id)
-            return []
-        payloads = [job.payload for job in several]
-        if any(map(self._is_large_job, new, payloads)):
-            return await self._push_large(request_id, [*new], payloads)
-        answer = await self._sender.send_as(request_id, ops.Push(jobs=new))
-        return list(map(as_job_id, answer))
-
-    async def push_and_wait(
-        self,
-        kind: str,
-        payload: T | FilePayload,
-        *,
-        timeout_s: Duration = 30.0,
-        on_progress: Callable[[Progress], object] | None = None,
-        **options: Unpack[PushOptions],
-    ) -> Any:
-        """Add a job, wait until it is over, and return its result: ``push`` and ``wait`` in one."""
-        seconds(timeout_s, "timeout_s")
-        job_id = await self.push(kind, payload, **options)
-        return await self.wait(job_id, timeout_s=timeout_s, on_progress=on_progress)
 
     async def claim(
         self,

@@ -17,7 +17,15 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from bucketq.model import history, limits, numbered_batches, results, schedules, side_objects
+from bucketq.model import (
+    history,
+    job_batches,
+    limits,
+    numbered_batches,
+    results,
+    schedules,
+    side_objects,
+)
 from bucketq.model import operations as ops
 from bucketq.model.operations import Request
 
@@ -74,16 +82,20 @@ OFFERED = (
     side_objects.PutPart,
     side_objects.KeepObject,
     side_objects.ReadPart,
+    job_batches.OpenBatch,
+    job_batches.CloseBatch,
+    job_batches.CancelBatch,
+    job_batches.ReadBatches,
 )
 """Operations that clients may send. The others are used by brokers only."""
 
 ADDED = (
     *("release_many", "parts", "withdraw", "unique", "expiry", "snooze", "follow_ups"),
-    *("groups", "payloads"),
+    *("groups", "payloads", "batches", "after"),
 )
 """Features that the first brokers did not have, by their names on the wire: operations, that a
-large message may come in parts, what jobs may be (unique, expiring, put off, of a group), jobs that
-a completion pushes, and large payloads."""
+large message may come in parts, what jobs may be (unique, expiring, put off, of a group or a batch,
+held back for others), jobs that a completion pushes, and large payloads."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

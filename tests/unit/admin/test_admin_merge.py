@@ -45,6 +45,7 @@ async def crowded() -> tuple[World, admin.Draft]:
             await queue.create_token(f"token-{number}", ["push"])
             await queue.open_consumer(f"consumer-{number}")
             await queue.schedule(f"schedule-{number}", "mail", number, every_s=86400)
+            await queue.open_batch(batch_id=f"batch-{number}")
             await queue.publish(f"writer-{number}", 1, [JobSpec(kind="mail", payload=number)])
     async with world.direct() as queue:
         assert len(await queue.claim(limit=9)) == 4

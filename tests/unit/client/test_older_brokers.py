@@ -107,6 +107,10 @@ async def test_an_older_broker_is_not_sent_options_that_it_ignores() -> None:
             await queue.push("mail", 2, expires_in_s=5)
         with pytest.raises(InvalidRequestError, match="does not know groups of jobs: upgrade it"):
             await queue.push("mail", 2, group="acme")
+        with pytest.raises(InvalidRequestError, match="does not know batches: upgrade it"):
+            await queue.push("mail", 2, batch_id="b1")
+        with pytest.raises(InvalidRequestError, match="wait for others: upgrade it"):
+            await queue.push("mail", 2, after="j1")
         assert (await queue.stats()).counts == {"mail": {"queued": 1}}
 
 

@@ -104,9 +104,9 @@ def small_state() -> State:
         state.put_job(row)
     state.next_seq = 5
     state.put_key("key-1", "job-1", "digest-1", NOW)
-    state.put_token(token(1))
-    state.put_consumer(consumer(1))
-    state.put_writer(writer(1))
+    state.put_row(token(1))
+    state.put_row(consumer(1))
+    state.put_row(writer(1))
     state.sessions.write("session-1", 1, ["job-1"], "00c0ffee", NOW, version=1)
     state.sessions.write("session-1", 3, None, "7f3a91d2", NOW, version=1)
     return state
@@ -167,6 +167,7 @@ def content_of(state: State) -> dict[str, Any]:
         "tokens": [plain(row) for row in state.tokens],
         "consumers": [plain(row) for row in state.consumers],
         "schedules": [plain(row) for row in state.schedules],
+        "batches": [plain(row) for row in state.batches],
         "writers": [plain(row) for row in state.writers],
         "jobs": [plain(row) for row in state.jobs],
         "segments": [plain(each.entry()) for each in state.cold.rows.segments.values()],

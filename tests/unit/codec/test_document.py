@@ -120,9 +120,9 @@ def test_a_queue_that_became_empty_looks_like_one_that_was_never_filled() -> Non
     for seq in range(1, 200):
         document.state.put_job(done(seq))
     document.state.put_key("key", "job-1", "digest", NOW)
-    document.state.put_token(token(1))
-    document.state.put_consumer(consumer(1))
-    document.state.put_writer(writer(1))
+    document.state.put_row(token(1))
+    document.state.put_row(consumer(1))
+    document.state.put_row(writer(1))
     document.state.sessions.write("session", 1, None, "00c0ffee", NOW, version=1)
     document.state.next_seq = 200
     document.prepare("commit-1")

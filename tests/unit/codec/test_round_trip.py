@@ -19,6 +19,7 @@ from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import (
     NOTHING,
     Backoff,
+    BatchCounts,
     BrokerRecord,
     Failure,
     JobRecord,
@@ -100,6 +101,10 @@ job_fields: dict[str, st.SearchStrategy[Any]] = {
     "unique": maybe(texts),
     "expires_at": maybe(times),
     "group": st.just("") | texts,
+    "batch_id": maybe(texts),
+    "after": st.lists(texts, max_size=3, unique=True).map(tuple),
+    "on_failed": st.sampled_from([None, "run"]),
+    "done_batch": maybe(st.builds(BatchCounts, texts, *[numbers] * 5)),
     "lease": texts,
     "worker": texts,
     "claimed_at": maybe(times),

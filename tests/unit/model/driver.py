@@ -40,7 +40,7 @@ def rows_of(state: State) -> tuple[list[object], ...]:
     paused = (state.paused, list(state.paused_kinds))
     head = (state.settings, state.broker, paused, state.sessions.horizon, state.time)
     sessions = [msgspec.json.encode(session) for session in state.sessions.table]
-    bulk = [*state.consumers, *state.writers, *state.schedules]
+    bulk = [*state.consumers, *state.writers, *state.schedules, *state.batches]
     return [head], list(state.jobs), list(state.keys), list(state.tokens), bulk, list(sessions)
 
 

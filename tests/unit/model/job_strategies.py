@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from bucketq.model.records import Backoff
+from tests.unit.model.link_rules import BATCHES
 
 KINDS = ("a", "b", "c")
 
@@ -24,6 +25,9 @@ new_jobs = st.lists(
             "unique": st.sampled_from(["u1", "u1", "u2"]),
             "expires_in_s": st.sampled_from([1.0, 20.0, 90.0]),
             "group": st.sampled_from(["g1", "g1", "g2", "g3"]),
+            "batch_id": st.sampled_from([*BATCHES, *BATCHES, "never"]),
+            "after": st.lists(st.integers(0, 99), min_size=1, max_size=3),
+            "on_failed": st.just("run"),
         },
     ),
     min_size=1,

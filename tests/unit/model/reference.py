@@ -18,10 +18,10 @@ from bucketq.errors import (
     KeyConflictError,
     LeaseLostError,
     QueueFullError,
-    SupersededError,
     UnavailableError,
 )
 from bucketq.model.base import NewJob
+from bucketq.model.job_batches import CancelBatch, CloseBatch
 from bucketq.model.operations import (
     Archived,
     Claim,
@@ -33,19 +33,19 @@ from bucketq.model.operations import (
     Fail,
     GrantToken,
     Heartbeat,
-    Lead,
     Persist,
     Pulse,
     Push,
     Release,
     ReleaseMany,
     Request,
-    Retire,
     Withdraw,
 )
-from bucketq.model.records import MAX_SNOOZES, BrokerRecord, JobRecord
+from bucketq.model.records import MAX_SNOOZES, JobRecord
+from tests.unit.model.reference_brokers import BrokerReference
 from tests.unit.model.reference_expiry import check_expiry, expires_at, has_expired
 from tests.unit.model.reference_follow_ups import FollowUpReference
+from tests.unit.model.reference_links import LinkReference
 from tests.unit.model.reference_operators import OperatorReference
 from tests.unit.model.reference_unique import period_key
 
@@ -65,7 +65,7 @@ def row_of(job: JobRecord) -> Row:
     return row | {"payload": bytes(job.payload), "result": bytes(job.result), "errors": errors}
 
 
-class Reference(FollowUpReference, OperatorReference):
+class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorReference):
     """A queue that is slow and obvious."""
 
     def __init__(self) -> None:
@@ -75,7 +75,6 @@ class Reference(FollowUpReference, OperatorReference):
         self.secrets: dict[str, str] = {}
         """The secret of the claim under which each lease was given."""
         self.pushed = 0
-        self.broker: BrokerRecord | None = None
 
     def apply(self, request: Request, now: datetime, seen: Seen) -> object:
         """Answer a request, or raise the error that refuses it."""
@@ -83,9 +82,10 @@ class Reference(FollowUpReference, OperatorReference):
             answer = self._recall(request)
             if answer is not _NEVER:
                 return answer
-        before = self._content()
+        before, over = self._content(), self.over()
         operation = request.operation
         answer = getattr(self, f"_{type(operation).__name__.lower()}")(operation, now, seen)
+        self.follow(over, now, seen)
         if request.session and self._content() != before:
             self._remember(request, answer, now)
         return answer
@@ -101,6 +101,7 @@ class Reference(FollowUpReference, OperatorReference):
             for row in self.with_status("queued")
             if (row["run_at"] is None or row["run_at"] <= now)
             and not has_expired(row, now)
+            and not row["after"]
             and (not kinds or row["kind"] in kinds)
             and row["kind"] not in self.paused_kinds
         ]
@@ -121,6 +122,7 @@ class Reference(FollowUpReference, OperatorReference):
             dict(self.tokens),
             self.bulk_content(),
             self.limit_content(),
+            dict(self.batches),
             (self.settings, self.broker, paused, list(self.sessions)),
         )
 
@@ -140,6 +142,8 @@ class Reference(FollowUpReference, OperatorReference):
     def _answer_again(self, request: Request, answer: Any) -> object:
         if isinstance(request.operation, Configure):
             return self.settings
+        if isinstance(request.operation, CloseBatch | CancelBatch):
+            return self.existing_batch(request.operation.batch)
         if isinstance(request.operation, GrantToken):
             return self.grant_again(request.operation, answer)
         if isinstance(request.operation, Claim):
@@ -181,6 +185,8 @@ class Reference(FollowUpReference, OperatorReference):
         fresh = [job for job in unknown if job.id not in taken]
         wanted = {job.key: job for job in unknown if job.key is not None}
         wanted |= {period_key(job): job for job in fresh if job.unique_s is not None}
+        known_ids = {job.id: known for job, known in zip(operation.jobs, answer, strict=True)}
+        after = self.find_links(operation.jobs, fresh, known_ids)
         unfinished = [row for row in self.jobs.values() if row["status"] != "done"]
         if fresh and len(unfinished) + len(fresh) > self.settings.max_jobs:
             raise QueueFullError
@@ -189,7 +195,10 @@ class Reference(FollowUpReference, OperatorReference):
         for place, job in enumerate(operation.jobs if fresh else (), self.pushed + 1):
             if not answer[place - self.pushed - 1]:
                 self._add(job, now, place)
+                self.jobs[job.id]["after"] = after.get(job.id, ())
+                self.jobs[job.id]["on_failed"] = job.on_failed if after.get(job.id) else None
         self.pushed += len(operation.jobs) if fresh else 0
+        self.add_links(fresh)
         self.replace([job for job in named if job.id in taken], taken, now)
         self.put_keys(wanted, taken, now)
         return tuple(known or job.id for job, known in zip(operation.jobs, answer, strict=True))
@@ -232,7 +241,7 @@ class Reference(FollowUpReference, OperatorReference):
         run_at = now + timedelta(seconds=job.delay_s) if job.delay_s else job.run_at
         row = msgspec.structs.asdict(job) | _FREE
         self.has_groups = self.has_groups or bool(job.group)
-        for name in ("delay_s", "unique_scope", "unique_s", "replace", "expires_in_s"):
+        for name in ("delay_s", "unique_scope", "unique_s", "replace", "expires_in_s", "ends"):
             del row[name]
         self.jobs[job.id] = row | {
             "payload": bytes(job.payload),
@@ -251,6 +260,7 @@ class Reference(FollowUpReference, OperatorReference):
             "outcome": None,
             "result": b"",
             "result_encoding": None,
+            "done_batch": None,
         }
 
     # What workers do.
@@ -424,22 +434,6 @@ class Reference(FollowUpReference, OperatorReference):
                 row["progress"] = silence.progress or row["progress"]
                 count += 1
         return count
-
-    def _lead(self, operation: Lead, now: datetime, _seen: Seen) -> BrokerRecord:
-        broker, epoch = self.broker, operation.after + 1
-        if broker and broker.address and (broker.id, broker.epoch) == (operation.id, epoch):
-            return broker
-        if (broker.epoch if broker else 0) != operation.after:
-            raise SupersededError("")
-        self.broker = BrokerRecord(operation.address, operation.id, epoch, now, operation.host)
-        return self.broker
-
-    def _retire(self, operation: Retire, _now: datetime, _seen: Seen) -> bool:
-        broker = self.broker
-        if broker is None or broker.id != operation.id or broker.epoch != operation.epoch:
-            return False
-        self.broker = BrokerRecord("", broker.id, broker.epoch, broker.since, broker.host)
-        return True
 
     def _archived(self, operation: Archived, _now: datetime, _seen: Seen) -> int:
         done = {(row["id"], row["seq"]) for row in self.with_status("done")} & set(operation.jobs)

@@ -58,6 +58,10 @@ class OperatorReference(BulkReference):
         """The dead jobs, first dead first."""
         return sorted(self.with_status("dead"), key=lambda row: (row["finished_at"], row["seq"]))
 
+    def forget_batches(self, now: datetime) -> int:
+        """Forget the batches that ended long ago; return how many."""
+        raise NotImplementedError
+
     def _existing(self, job: str) -> Row:
         if job not in self.jobs:
             raise JobNotFoundError
@@ -87,6 +91,10 @@ class OperatorReference(BulkReference):
             row.update(
                 status="queued", failures=0, lost_leases=0, snoozes=0, run_at=None, finished_at=None
             )
+        for row in chosen:  # What it waited for counts again if it is not over.
+            waiting = [name for name in row["after"] if name in self.jobs]
+            still = [n for n in waiting if self.jobs[n]["status"] in ("queued", "running")]
+            row["after"] = tuple(still)
         return len(chosen)
 
     def _purge(self, operation: Purge, now: datetime, _seen: Seen) -> int:
@@ -139,7 +147,7 @@ class OperatorReference(BulkReference):
                 del self.keys[key]
                 count += 1
         count += self.drop_expired_tokens(now)
-        count += self.forget_bulk(now)
+        count += self.forget_bulk(now) + self.forget_batches(now)
         count += self.mend_buckets(now)
         while dead := self.dead():
             age = now - dead[0]["finished_at"]

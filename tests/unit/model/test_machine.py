@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -53,26 +54,10 @@ from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from tests.unit.model.driver import START
 from tests.unit.model.job_strategies import KINDS, UNIQUE, new_jobs
+from tests.unit.model.link_rules import LinkRules
 from tests.unit.model.operator_rules import OperatorRules, chosen, pick, sender, some_kinds
 from tests.unit.model.reference import Reference, row_of
-
-
-def tables(state: State) -> dict[Change, object]:
-    """Every row of a state by the name that a change gives it."""
-    paused = (state.paused, tuple(state.paused_kinds))
-    served = list(state.waiting.turns.last_served.items())
-    head = (state.settings, state.broker, paused, state.sessions.horizon, state.time, served)
-    rows: dict[Change, object] = {("head", ""): head}
-    rows.update({("jobs", job.id): job for job in state.jobs})
-    rows.update({("limits", row.id): row for row in state.limits})
-    rows.update({("buckets", row.id): row for row in state.buckets})
-    rows.update({("keys", key.id): key for key in state.keys})
-    rows.update({("tokens", token.id): token for token in state.tokens})
-    rows.update({("consumers", row.id): row for row in state.consumers})
-    rows.update({("writers", row.id): row for row in state.writers})
-    sessions = state.sessions.table
-    rows.update({("sessions", row.id): msgspec.json.encode(row) for row in sessions})
-    return rows
+from tests.unit.model.state_tables import tables
 
 
 def plain(answer: object) -> object:
@@ -85,7 +70,7 @@ def plain(answer: object) -> object:
 PROGRESS = Progress(2, 3, "rows")
 
 
-class QueueMachine(OperatorRules):
+class QueueMachine(OperatorRules, LinkRules):
     """Requests of a few clients, a clock that jumps, and commits."""
 
     def __init__(self) -> None:
@@ -168,6 +153,7 @@ class QueueMachine(OperatorRules):
         for place, job in enumerate(jobs):
             if "unique" in job:
                 jobs[place] = job | UNIQUE[(number + place) % len(UNIQUE)]
+        self.give_links(jobs, fresh)
         pairs = zip(fresh, jobs, strict=True)
         self.send(Push(jobs=tuple(NewJob(id=job_id, **job) for job_id, job in pairs)), by)
 
@@ -237,6 +223,8 @@ class QueueMachine(OperatorRules):
         self.ids.extend(fresh)
         if fresh and number < 20:
             fresh[-1] = chosen(self.ids, number)
+        for job, name in product(jobs, ("batch_id", "after", "on_failed")):
+            job.pop(name, None)
         return tuple(
             NewJob(id=job_id, **job, **(UNIQUE[number % len(UNIQUE)] if "unique" in job else {}))
             for job_id, job in zip(fresh, jobs, strict=True)
@@ -395,6 +383,7 @@ class QueueMachine(OperatorRules):
                 row["id"] for row in self.reference.dead()
             ]
             self.check_waiting(state)
+            self.check_links(state)
 
     def check_waiting(self, state: State) -> None:
         """Every waiting job has one entry: in its lane, among the delayed, or among the skipped.
@@ -412,7 +401,8 @@ class QueueMachine(OperatorRules):
         waiting = [seq for seq in entries if seq in by_seq and by_seq[seq].status == "queued"]
         if state.has_moved:
             waiting = list(set(waiting))
-        assert sorted(waiting) == [row["seq"] for row in self.reference.with_status("queued")]
+        queued = self.reference.with_status("queued")
+        assert sorted(waiting) == [row["seq"] for row in queued if not row["after"]]
 
     @rule(number=pick, kinds=some_kinds, status=st.sampled_from(STATUSES))
     def read(self, number: int, kinds: tuple[str, ...], status: Any) -> None:

@@ -16,6 +16,7 @@ from msgspec import Raw
 from bucketq.model.operations import Configure
 from bucketq.model.records import STATUSES, Backoff
 from tests.unit.model.job_strategies import KINDS
+from tests.unit.model.link_rules import BATCHES
 from tests.unit.model.test_machine import PROGRESS, QueueMachine
 
 STEPS = 300
@@ -37,6 +38,7 @@ class Walker:
             self.work: 30,
             self.operate: 12,
             self.batch: 16,
+            self.link: 8,
             self.house: 16,
             self.broker: 8,
             self.repeat: 12,
@@ -75,6 +77,9 @@ class Walker:
             "unique": f"u{self.random.randrange(4)}",
             "expires_in_s": self.random.choice([70.0, 120.0]),
             "group": self.random.choice(["g1", "g1", "g2", "g3"]),
+            "batch_id": self.random.choice([*self.machine.reference.batches, "never"]),
+            "after": [self.number for _ in range(self.random.randint(1, 3))],
+            "on_failed": "run",
         }
         return job | {name: value for name, value in options.items() if self.number < 15}
 
@@ -130,6 +135,15 @@ class Walker:
             kind = self.random.choice([None, "a", "b"])
             machine.pause_or_resume(kind, self.number < 30, self.by)
 
+    def link(self) -> None:
+        machine, choice, name = self.machine, self.random.randrange(10), self.random.choice(BATCHES)
+        if choice < 6 or not machine.state.batches:
+            machine.open_batch(name, self.number < 80, ("", 0))
+        elif choice < 9:
+            machine.close_batch_of_jobs(name, ("y", 2))
+        else:
+            machine.cancel_batch(name, ("y", 2))
+
     def batch(self) -> None:
         machine, choice, draw = self.machine, self.random.randrange(10), self.random.choice
         name, lag = draw(["spark", "spark", "flink", "never"]), draw([0] * 8 + [1, -1])
@@ -171,6 +185,9 @@ class Walker:
                 "require_token": self.number < 50,
                 "max_consumers": self.random.choice([1, 100]),
                 "max_writers": self.random.choice([2, 100]),
+                "max_batches": self.random.choice([1, 100]),
+                "batch_retention_s": self.random.choice([50.0, 1000.0]),
+                "max_held": self.random.choice([2, 100]),
                 "consumer_retention_s": self.random.choice([50.0, 1000.0]),
                 "writer_retention_s": self.random.choice([50.0, 1000.0]),
                 "max_jobs": self.random.choice([20, 1000, 1000]),

@@ -10,12 +10,14 @@ from msgspec import Raw, structs
 from bucketq.model import history, limits, numbered_batches, results, schedules, side_objects
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
+from bucketq.model.job_batches import OpenBatch
 from bucketq.model.job_ids import KnownJobId
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, Progress
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import FlushArchive
+from tests.unit.rpc.batch_samples import BATCH, BATCH_OPERATIONS, ENDED_BATCH
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 SECRET = "b1dc61f79818c9ff5663130821bdcc6c"
@@ -39,12 +41,18 @@ FULL_JOB = NewJob(
     replace="both",
     expires_in_s=90.0,
     group="acme",
+    batch_id="größe L",
+    after=("j0", "j1"),
+    on_failed="run",
+    ends={"j0": True, "j1": False},
 )
 JOBS = (
     PLAIN_JOB,
     FULL_JOB,
     NewJob(id="u1", kind="k", payload=Raw(b"1"), unique="u", unique_s=2.5),
     NewJob(id="u2", kind="k", payload=Raw(b"1"), replace="payload"),
+    NewJob(id="b1", kind="k", payload=Raw(b"1"), batch_id="b"),
+    NewJob(id="a1", kind="k", payload=Raw(b"1"), after=("j0",)),
     NewJob(id="e1", kind="k", payload=Raw(b"1"), expires_in_s=0.5),
     NewJob(id="g1", kind="k", payload=Raw(b"1"), group="g"),
     NewJob(id="", kind="", payload=Raw(b"")),
@@ -192,6 +200,8 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     limits.RemoveLimit(target="group=b"),
     limits.ReadLimits(),
     limits.ReadLimits(kind="a", group="b"),
+    *BATCH_OPERATIONS,
+    OpenBatch(batch="größe L", on_done=FULL_JOB),
 )
 
 WAITING = JobRecord(
@@ -423,6 +433,11 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("remove_limit", True),
     ("limits", ()),
     ("limits", (limits.LimitInfo(target="kind=a", running=5, active=0),)),
+    ("open_batch", None),
+    ("close_batch", BATCH),
+    ("cancel_batch", ENDED_BATCH),
+    ("batches", ()),
+    ("batches", (BATCH, ENDED_BATCH)),
     ("publish", True),
     ("publish", False),
     ("read_changes", CHANGES),

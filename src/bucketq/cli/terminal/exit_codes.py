@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bucketq.errors import (
+    BatchNotFoundError,
     BucketQError,
     CorruptStateError,
     InvalidRequestError,
@@ -29,7 +30,7 @@ MEANING = {
     OK: "done",
     UNEXPECTED: "unexpected error; `doctor` found a fault",
     USAGE: "usage error: the command or a value in it is invalid",
-    NOTHING: "no such queue, job, token, consumer or schedule; nothing to claim; job not over",
+    NOTHING: "no such queue, job, token, consumer, schedule, batch; nothing to claim; job not over",
     REJECTED: "rejected: lease lost, queue full, no permission, the job failed, ...",
     UNAVAILABLE: "the outcome is unknown; retry with --request if one is shown",
     CORRUPT: "the object, or the disk under it, is damaged",
@@ -43,6 +44,7 @@ _CODES: tuple[tuple[type[BucketQError], int], ...] = (
     (JobNotFoundError, NOTHING),
     (QueueNotFoundError, NOTHING),
     (ScheduleNotFoundError, NOTHING),
+    (BatchNotFoundError, NOTHING),
     (InvalidRequestError, USAGE),
     (RejectedError, REJECTED),
     (UnavailableError, UNAVAILABLE),

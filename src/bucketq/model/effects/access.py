@@ -14,7 +14,7 @@ from hmac import compare_digest
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
-from bucketq.model import check, limits, schedules
+from bucketq.model import check, job_batches, limits, schedules
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.operations import Configure, GrantToken, ReadTokens, RevokeToken
@@ -27,10 +27,13 @@ _ID = re.compile(r"[0-9a-f]{8}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 _OPERATIONS: dict[Right, tuple[type, ...]] = {
-    "push": (ops.Push, batches.Publish),
+    "push": (
+        *(ops.Push, batches.Publish),
+        *(job_batches.OpenBatch, job_batches.CloseBatch, job_batches.CancelBatch),
+    ),
     "read": (
         *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, batches.ReadConsumers, Wait),
-        *(schedules.ReadSchedules, limits.ReadLimits),
+        *(schedules.ReadSchedules, limits.ReadLimits, job_batches.ReadBatches),
         *ops.HISTORY_READS,
     ),
     "claim": (
@@ -109,7 +112,7 @@ def grant(state: State, operation: GrantToken, now: datetime) -> TokenInfo:
         created_at=now,
         expires_at=now + timedelta(seconds=operation.ttl_s) if operation.ttl_s else None,
     )
-    state.put_token(token)
+    state.put_row(token)
     if not live and not state.settings.require_token:
         state.settings = replace(state.settings, require_token=True)
         state.touch_head()

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check, history
-from bucketq.model.effects.pushes import check_room, is_published, move_writer
+from bucketq.model.effects.pushes import is_published, move_writer
+from bucketq.model.effects.room import check_room
 from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.job_ids import made_at
 from bucketq.model.operations import Request

@@ -58,7 +58,7 @@ def open_one(state: State, operation: OpenConsumer, now: datetime) -> ConsumerSt
         record = ConsumerRecord(
             id=operation.consumer, seq=state.consumers.next_seq, epoch=1, at=now
         )
-    state.put_consumer(record)
+    state.put_row(record)
     return ConsumerState(record.id, record.epoch, record.batch, len(record.jobs))
 
 
@@ -92,9 +92,9 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
             seq_limit=(operation.batch, state.next_seq),
             at=now,
         )
-        state.put_consumer(claimed)
+        state.put_row(claimed)
     elif (now - record.at).total_seconds() > state.settings.consumer_retention_s / _SIGNS_OF_LIFE:
-        state.put_consumer(replace(record, at=now))
+        state.put_row(replace(record, at=now))
     return BatchState(operation.batch, len(taken))
 
 
@@ -126,7 +126,7 @@ def _claim_again(
         state.start_jobs([leases.started(job, operation, record.secret, now) for job in free])
         held, lost = _sort(state, record, record.jobs)
     if record.at != now:
-        state.put_consumer(replace(record, at=now))
+        state.put_row(replace(record, at=now))
     return BatchState(record.batch, len(held), lost)
 
 
@@ -230,7 +230,7 @@ def _close(
         return BatchState(operation.batch, 0)
     held, lost = _sort(state, record, record.jobs)
     settle(held)
-    state.put_consumer(replace(record, secret="", jobs=(), seq_limit=None, at=now))
+    state.put_row(replace(record, secret="", jobs=(), seq_limit=None, at=now))
     return BatchState(record.batch, len(held), lost)
 
 

@@ -86,6 +86,11 @@ def check_follow_up(job: NewJob, settings: Settings) -> int:
         refuse_side(job, "a job that is pushed with a completion")
         if job.unique is not None:
             unique_jobs.check_settings(job, settings)
+        if job.batch_id is not None or job.after:
+            raise InvalidRequestError(
+                "a job that is pushed with a completion cannot have batch_id or after: these may "
+                "be refused, and a completion is not; push it before"
+            )
     except RejectedError as error:
         # What the settings do not allow is the fault of this job, and not of the queue.
         if type(error) is RejectedError:

@@ -15,6 +15,7 @@ from bucketq.model import check
 from bucketq.model.effects import expiry, timekeeping
 from bucketq.model.effects.dead_jobs import dead_jobs
 from bucketq.model.effects.limit_changes import buckets_to_mend, groups_wait, mend_bucket
+from bucketq.model.effects.links.job_links import find_jobs
 from bucketq.model.effects.reads import not_found
 from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
@@ -51,10 +52,24 @@ def redrive(state: State, operation: Redrive, _now: datetime) -> int:
     check.whole_number(operation.limit, "limit", 0, 2**31)
     found = _dead(state, operation.jobs, operation.kinds)
     chosen = list(islice(found, operation.limit or None))
+    after = _still_open(state, chosen)
     for job in chosen:
-        fresh = replace(job, failures=0, lost_leases=0, snoozes=0)
+        left = tuple([name for name in job.after if name in after])
+        fresh = replace(job, failures=0, lost_leases=0, snoozes=0, after=left)
         state.put_job(replace(fresh, status="queued", run_at=None, finished_at=None))
     return len(chosen)
+
+
+def _still_open(state: State, jobs: list[JobRecord]) -> set[str]:
+    """The jobs that dead jobs wait for again if they are redriven; others no longer count."""
+    names = {name for job in jobs for name in job.after}
+    found = find_jobs(state, names) if names else {}
+    redriven = {job.id for job in jobs}
+    return {
+        name
+        for name, job in found.items()
+        if job.status in ("queued", "running") or name in redriven
+    }
 
 
 def purge(state: State, operation: Purge, now: datetime) -> int:
@@ -128,6 +143,11 @@ def configure(state: State, operation: Configure, _now: datetime) -> Settings:
             raise RejectedError(
                 "max_format cannot be 1 while there are jobs that expire; they must have been "
                 "claimed first, or cancelled"
+            )
+        if state.batches or state.followed.held_count:
+            raise RejectedError(
+                "max_format cannot be 1 while there are batches, or jobs that wait for others "
+                f"({len(state.batches)} and {state.followed.held_count}); let them end first"
             )
         if state.limits or groups_wait(state):
             raise RejectedError(
@@ -204,6 +224,10 @@ def _expired_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | 
     writer = state.writer_ages.first()
     if writer and now - writer.at > timedelta(seconds=settings.writer_retention_s):
         return ("writers", writer.id)
+    batch = state.followed.batch_ends.first()
+    ended_at = None if batch is None else batch.ended_at
+    if batch and ended_at and now - ended_at > timedelta(seconds=settings.batch_retention_s):
+        return ("batches", batch.id)
     reserved = min(state.reservations, key=attrgetter("at"), default=None)  # There are few.
     if reserved and now - reserved.at > timedelta(seconds=settings.reservation_retention_s):
         return ("reservations", reserved.id)

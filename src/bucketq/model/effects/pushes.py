@@ -7,7 +7,7 @@ published before, so it is published once, however often the writer repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from operator import attrgetter
@@ -25,6 +25,8 @@ from bucketq.errors import (
 from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.effects import unique_jobs
+from bucketq.model.effects.links import job_links
+from bucketq.model.effects.room import check_room
 from bucketq.model.effects.segment_changes import name_pushed
 from bucketq.model.effects.side_refs import check_payloads, note_named
 from bucketq.model.job_ids import KnownJobId, is_made_by, made_by
@@ -35,7 +37,6 @@ from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.request_digest import normalized
 from bucketq.model.reservations import Adopt, Reserve
 from bucketq.model.segments import Pushed, WrittenSegment
-from bucketq.model.settings import MIB
 from bucketq.model.side_objects import content_in
 from bucketq.model.state import State
 
@@ -44,13 +45,6 @@ _LINE_BYTES = 200
 _FUTURE = timedelta(days=1)
 """A key further in the future than this is not recognised, so that a clock that is wrong by years
 does not block the key for years. Hosts that are hours apart still know each other's keys."""
-
-_LEAST_OUTBOX_BYTES = 64 * MIB
-_MOST_OUTBOX_BYTES = 256 * MIB
-"""How much room finished jobs have at least, however small the queue is, and at most, however deep
-it is: they are in the object, which every commit writes. Between these they have as much as all
-others together, and no push is refused for them before: an archiver that works keeps them far
-below this, but one that fails must not let the object grow without end."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _id, _kind = attrgetter("id"), attrgetter("kind")
@@ -74,12 +68,14 @@ def push(
     if known:
         fresh = without(known, jobs)
         fresh_bytes = row_bytes(fresh)
+    links = job_links.find_links(state, jobs, fresh, known)
     if fresh or more_bytes > 0:
         check_room(state, len(fresh), fresh_bytes + max(0, more_bytes), map(_kind, fresh))
     for key in keys_to_drop(state, keyed, now) if keyed else ():
         state.forget_key(key)
     if has_objects:
         note_named(state)
+    jobs = links.resolved(jobs)
     if known or written is not None:
         add_some(state, jobs, known, now, () if written is None else written.segments)
     else:
@@ -90,13 +86,13 @@ def push(
         unique_jobs.note_added(state, [job.id for job in without(known, named)])
         unique_jobs.change_waiting(state, changed)
         state.added_bytes += more_bytes
+    job_links.add_links(state, links, now)
     for key, job in keyed.items():
         digest = digest_of(job) if key == job.key else ""
         state.put_key(key, known.get(job.id, job.id), digest, now)
-    ids = tuple(map(_id, jobs))
     if not known:
-        return ids
-    return tuple(KnownJobId(known[job_id]) if job_id in known else job_id for job_id in ids)
+        return tuple(map(_id, jobs))
+    return tuple(KnownJobId(known[job.id]) if job.id in known else job.id for job in jobs)
 
 
 def publish(state: State, operation: Publish, now: datetime, request: Request) -> bool:
@@ -113,7 +109,7 @@ def move_writer(state: State, operation: Publish | Adopt, now: datetime) -> None
     """Note the position that is published; raises if there are too many writers."""
     _check_writer(state, operation.writer)
     known = state.writers.get(operation.writer)
-    state.put_writer(
+    state.put_row(
         WriterRecord(
             id=operation.writer,
             seq=state.writers.next_seq if known is None else known.seq,
@@ -329,41 +325,6 @@ def keys_to_drop(
     return [*replaced, *spare[:excess]]
 
 
-def check_room(state: State, count: int, added_bytes: int, kinds: Iterable[str]) -> None:
-    """Raise ``QueueFullError`` unless there is room for jobs of some kinds."""
-    settings, done = state.settings, state.done
-    unfinished = state.jobs_count - len(done)
-    if count and unfinished + count > settings.max_jobs:
-        raise QueueFullError(
-            f"queue full: it holds {unfinished:,} jobs that are not finished, "
-            f"{settings.max_jobs:,} are allowed (max_jobs); try again when some are finished"
-        )
-    size_bytes = max(0, state.size_bytes + state.added_bytes - done.size_bytes)
-    size_bytes += state.cold.rows.live_bytes
-    if size_bytes + added_bytes > settings.max_bytes:
-        raise QueueFullError(
-            f"queue full: it has about {size_bytes:,} bytes without finished jobs, "
-            f"{settings.max_bytes:,} are allowed (max_bytes); try again when some jobs are finished"
-        )
-    outbox_bytes = min(max(settings.max_bytes, _LEAST_OUTBOX_BYTES), _MOST_OUTBOX_BYTES)
-    if done.size_bytes > outbox_bytes:
-        trouble = state.archive_trouble
-        raise QueueFullError(
-            f"queue full: {len(done):,} finished jobs ({done.size_bytes:,} bytes, at most "
-            f"{outbox_bytes:,} are allowed) wait for the archive"
-            + (f", and archiving fails: {trouble}; " if trouble else "; ")
-            + "run `bucketq archive flush`, or keep a broker or a worker running that archives them"
-        )
-    if count + len(state.counts) <= settings.max_kinds:
-        return  # A kind has one count or more, so there cannot be too many.
-    present = {kind for kind, status in state.counts if status != "done"}
-    if len(present.union(kinds)) > settings.max_kinds:
-        raise QueueFullError(
-            f"too many kinds: the queue holds {len(present):,}, {settings.max_kinds:,} are "
-            "allowed (max_kinds); put what varies in the payload or a tag"
-        )
-
-
 def without(known: Mapping[str, str], jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     """The jobs that are not known."""
     return [job for job in jobs if job.id not in known]
@@ -428,9 +389,12 @@ def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
         replay_of=job.replay_of,
         unique=job.unique,
     )
-    if job.expires_in_s is None and not job.group:
+    is_plain = job.expires_in_s is None and not job.group and not job.after
+    if is_plain and job.batch_id is None:
         return record
-    return msgspec.structs.replace(record, expires_at=_expires_at(job, now), group=job.group)
+    links = {"batch_id": job.batch_id, "after": job.after, "on_failed": job.on_failed}
+    expires_at = _expires_at(job, now)
+    return msgspec.structs.replace(record, expires_at=expires_at, group=job.group, **links)
 
 
 def digest_of(job: NewJob) -> str:

@@ -109,6 +109,7 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
         segments=len(rows),
         segment_bytes=rows.live_bytes,
         limited=reached_limits(state, now) if state.limits else (),
+        held=dict(sorted(state.followed.count_held().items())),
     )
 
 

@@ -15,7 +15,8 @@ from bucketq.base32 import crockford
 from bucketq.errors import InvalidRequestError, RejectedError, ScheduleNotFoundError
 from bucketq.model import check, job_ids
 from bucketq.model.base import NewJob
-from bucketq.model.effects.pushes import check_room, push, row_bytes
+from bucketq.model.effects.pushes import push, row_bytes
+from bucketq.model.effects.room import check_room
 from bucketq.model.effects.side_refs import refuse_side
 from bucketq.model.operations import Push, Request
 from bucketq.model.schedules import (
@@ -241,9 +242,11 @@ def _check(state: State, operation: SetSchedule) -> None:
 
 
 def _check_job(state: State, job: NewJob) -> None:
-    for name in ("delay_s", "run_at", "key", "replay_of", "unique", "expires_in_s"):
+    for name in ("delay_s", "run_at", "key", "replay_of", "unique", "expires_in_s", "batch_id"):
         if getattr(job, name) is not None:
             raise InvalidRequestError(f"the job of a schedule cannot have {name}")
+    if job.after:
+        raise InvalidRequestError("the job of a schedule cannot have after")
     size_bytes = check.new_job(job, state.settings)
     if size_bytes > _PAYLOAD_BYTES:
         raise InvalidRequestError(

@@ -41,7 +41,7 @@ def class_of(job: JobRecord, now: datetime) -> SegmentClass | None:
     """The class of segments that a job can go to; None: it must stay in the object."""
     if job.status == "dead":
         return "dead"
-    if job.status != "queued":
+    if job.status != "queued" or job.after:
         return None
     return "ready" if job.run_at is None or job.run_at <= now else "later"
 

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.history import ChangePage, CopyPart
+from bucketq.model.job_batches import BatchRecord
 from bucketq.model.job_ids import KnownJobId
 from bucketq.model.limits import LimitInfo
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
@@ -285,6 +286,10 @@ _OUTCOMES = {
     "put_part": "done",
     "keep_object": "done",
     "read_part": "part",
+    "open_batch": "done",
+    "close_batch": "job_batch",
+    "cancel_batch": "job_batch",
+    "batches": "batch_list",
 }
 """The field of an answer, by the verb of its call."""
 
@@ -319,5 +324,7 @@ _CODECS: dict[str, _Codec] = {
     "limit_list": _documents("limits", LimitInfo),
     "staged": _document(Staged),
     "part": (_write_part, attrgetter("data")),
+    "job_batch": _document(BatchRecord),
+    "batch_list": _documents("batches", BatchRecord),
 }
 """How each field of an answer is encoded and decoded."""

@@ -28,6 +28,7 @@ ITEM_BYTES = 80
 _PLAIN_OPTIONS = (
     *("key", "delay_s", "max_attempts", "replay_of"),
     *("unique", "unique_scope", "unique_s", "replace", "expires_in_s"),
+    *("batch_id", "on_failed"),
 )
 """Options of a job that are written as they are."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -86,6 +87,8 @@ def _write_jobs(sent: Any, jobs: Sequence[NewJob]) -> int:
             or job.replace is not None
             or job.expires_in_s is not None
             or job.group
+            or job.batch_id is not None
+            or job.after
         ):
             size += _write_options(new.options, job)
     return size
@@ -107,7 +110,11 @@ def _write_options(options: pb.JobOptions, job: NewJob) -> int:
         options.backoff.base_s = job.backoff.base_s
         options.backoff.factor = job.backoff.factor
         options.backoff.max_s = job.backoff.max_s
-    return ITEM_BYTES + _write_tags(options.tags, job.tags or {})
+    size = ITEM_BYTES
+    if job.after:
+        size += _write_names(options.after, job.after)
+        options.ends.update(job.ends or {})
+    return size + _write_tags(options.tags, job.tags or {})
 
 
 def _read_jobs(jobs: Any) -> tuple[NewJob, ...]:
@@ -142,6 +149,10 @@ def _read_job(job: pb.NewJob) -> NewJob:
         given["backoff"] = Backoff(**{f.name: value for f, value in given["backoff"].ListFields()})
     if "tags" in given:
         given["tags"] = dict(given["tags"])
+    if "after" in given:
+        given["after"] = tuple(given["after"])
+    if "ends" in given:
+        given["ends"] = dict(given["ends"])
     return NewJob(**given)
 
 

@@ -15,6 +15,7 @@ import msgspec
 from google.protobuf.message import Message
 
 from bucketq.errors import InvalidRequestError
+from bucketq.model.job_batches import OpenBatch
 from bucketq.model.operations import AnyOperation, Claim, Complete, Configure, Fail
 from bucketq.model.schedules import SetSchedule
 from bucketq.model.side_objects import PutPart
@@ -144,6 +145,18 @@ def _read_schedule(sent: pb.SetSchedule) -> SetSchedule:
     return SetSchedule(job=read_job(sent.job), **given)
 
 
+def _write_open_batch(sent: pb.OpenBatch, operation: OpenBatch) -> int:
+    sent.batch = operation.batch
+    if operation.on_done is None:
+        return ITEM_BYTES
+    return ITEM_BYTES + write_job(sent.on_done, operation.on_done)
+
+
+def _read_open_batch(sent: pb.OpenBatch) -> OpenBatch:
+    on_done = read_job(sent.on_done) if sent.HasField("on_done") else None
+    return OpenBatch(batch=sent.batch, on_done=on_done)
+
+
 def _write_part(sent: pb.PutPart, operation: PutPart) -> int:
     return _PUT_PART.write(sent, operation) + len(operation.data)
 
@@ -157,6 +170,7 @@ _OWN_CODECS: dict[type, tuple[Writer, Reader]] = {
     Configure: (_write_configure, _read_configure),
     SetSchedule: (_write_schedule, _read_schedule),
     PutPart: (_write_part, _PUT_PART.read),
+    OpenBatch: (_write_open_batch, _read_open_batch),
 }
 _WRITERS: dict[type, tuple[str, Writer]] = {}
 _READERS: dict[str, Reader] = {}

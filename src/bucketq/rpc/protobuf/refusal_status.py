@@ -28,6 +28,7 @@ _CODES: tuple[tuple[type[errors.BucketQError], str], ...] = (
     (errors.JobNotFoundError, "NOT_FOUND"),
     (errors.QueueNotFoundError, "NOT_FOUND"),
     (errors.ScheduleNotFoundError, "NOT_FOUND"),
+    (errors.BatchNotFoundError, "NOT_FOUND"),
     (errors.QueueFullError, "RESOURCE_EXHAUSTED"),
     (errors.OverloadedError, "RESOURCE_EXHAUSTED"),
     (errors.KeyConflictError, "ALREADY_EXISTS"),

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from bucketq.errors import InvalidRequestError, KeyConflictError, RejectedError
-from bucketq.model import limits, numbered_batches, schedules, side_objects
+from bucketq.model import job_batches, limits, numbered_batches, schedules, side_objects
 from bucketq.model import operations as ops
 from bucketq.model.base import Operation
 from bucketq.model.effects.access import find_token, may, right_of
@@ -239,6 +239,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
     "push": {
         *(ops.Push, numbered_batches.Publish),
         *(side_objects.StageObject, side_objects.PutPart, side_objects.KeepObject),
+        *(job_batches.OpenBatch, job_batches.CloseBatch, job_batches.CancelBatch),
     },
     "claim": {
         ops.Claim,
@@ -259,8 +260,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
     "read": {
         *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, numbered_batches.ReadConsumers),
         *(*ops.HISTORY_READS, Wait),
-        schedules.ReadSchedules,
-        limits.ReadLimits,
+        *(schedules.ReadSchedules, limits.ReadLimits, job_batches.ReadBatches),
     },
 }
 

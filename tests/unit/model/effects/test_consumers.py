@@ -384,7 +384,7 @@ def test_the_limit_of_an_earlier_batch_does_not_bind_the_open_one() -> None:
     queue.ok(claim(2))
     record = queue.state.consumers.by_id["spark"]
     for limit in (before, None):
-        queue.state.put_consumer(replace(record, seq_limit=limit))
+        queue.state.put_row(replace(record, seq_limit=limit))
         queue.reload()
         queue.expire(queue.job("2"))
         assert queue.ok(claim(2)) == BatchState(2, 1)

@@ -50,6 +50,7 @@ SENDERS: dict[str, ops.AnyOperation | FlushArchive] = {
         "consumers": "readconsumers",
         "schedules": "readschedules",
         "limits": "readlimits",
+        "batches": "readbatches",
     }.items()
 }
 

@@ -33,6 +33,8 @@ CODES = {
     "HistoryGapError": "FAILED_PRECONDITION",
     "QueueNotFoundError": "NOT_FOUND",
     "ScheduleNotFoundError": "NOT_FOUND",
+    "BatchNotFoundError": "NOT_FOUND",
+    "DependencyNotFoundError": "NOT_FOUND",
     "StoreRefusedError": "FAILED_PRECONDITION",
     "ClosedError": "FAILED_PRECONDITION",
     "CorruptStateError": "DATA_LOSS",

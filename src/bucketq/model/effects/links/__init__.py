@@ -1,0 +1,1 @@
+"""What links jobs to others: batches, and jobs that wait for jobs."""

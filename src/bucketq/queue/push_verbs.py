@@ -1,0 +1,169 @@
+"""``PushVerbs``: the part of ``Queue`` that adds jobs.
+
+A job may wait for others that have left the queue for its archive. ``apply`` does not read the
+archive, so it refuses such a push. Then the client looks them up, and pushes again with what it has
+found. A retry looks them up before it is sent: what it asks for is the same at every try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar, Unpack
+
+from msgspec.structs import replace
+
+from bucketq.commit.request_ids import RequestId
+from bucketq.errors import AccessDeniedError, DependencyNotFoundError, JobNotFoundError
+from bucketq.model.base import NewJob
+from bucketq.model.job_ids import JobId
+from bucketq.model.operations import Push
+from bucketq.model.records import Progress
+from bucketq.model.results import FindArchived, JobEnd, Wait
+from bucketq.queue.arguments import Duration, as_job_id, as_several, seconds
+from bucketq.queue.payload_verbs import PayloadVerbs
+from bucketq.queue.push_options import JobSpec, PushOptions, new_job
+from bucketq.queue.side_content import FilePayload
+
+T = TypeVar("T")
+
+_AT_ONCE = 16
+"""How many jobs are looked up at once in the archive, each of which may take some requests."""
+
+Build = Callable[[RequestId], tuple[NewJob, ...]]
+"""Makes the jobs of a push, with ids that follow from that of the request."""
+
+
+class PushVerbs(PayloadVerbs, Generic[T]):
+    """Adding jobs."""
+
+    _payload_type: Any
+
+    async def push(
+        self,
+        kind: str,
+        payload: T | FilePayload,
+        *,
+        request: str | None = None,
+        **options: Unpack[PushOptions],
+    ) -> JobId:
+        """Add a job and return its id; ``PushOptions`` explains the options.
+
+        A ``Path`` or a binary file stands for its bytes, and is never in memory as a whole.
+
+        With a ``key`` that was used within its retention, nothing is added: the same content
+        returns the id of the first job, whose ``duplicate`` is True, and other content is rejected
+        with ``KeyConflictError``.
+        """
+
+        def build(request_id: RequestId) -> tuple[NewJob, ...]:
+            spec = JobSpec(kind=kind, payload=payload, **options)
+            default_id = request_id.job_id(0) if spec.id is None else ""
+            return (new_job(spec, default_id, self._payload_type, takes_files=True),)
+
+        answer = await self._push(build, [payload], request)
+        return as_job_id(answer[0])
+
+    async def push_many(
+        self, jobs: Iterable[JobSpec[T]], *, request: str | None = None
+    ) -> list[JobId]:
+        """Add jobs, all or none, in one commit; return their ids in order."""
+        several = list(as_several(jobs, "push_many takes an iterable of JobSpec objects"))
+
+        def build(request_id: RequestId) -> tuple[NewJob, ...]:
+            ids, payload_type = request_id.job_ids(), self._payload_type
+            new = [new_job(job, next(ids), payload_type, takes_files=True) for job in several]
+            return tuple(new)
+
+        payloads = [job.payload for job in several if isinstance(job, JobSpec)]
+        return list(map(as_job_id, await self._push(build, payloads, request)))
+
+    async def push_and_wait(
+        self,
+        kind: str,
+        payload: T | FilePayload,
+        *,
+        timeout_s: Duration = 30.0,
+        on_progress: Callable[[Progress], object] | None = None,
+        **options: Unpack[PushOptions],
+    ) -> Any:
+        """Add a job, wait until it is over, and return its result: ``push`` and ``wait`` in one."""
+        seconds(timeout_s, "timeout_s")
+        job_id = await self.push(kind, payload, **options)
+        return await self.wait(job_id, timeout_s=timeout_s, on_progress=on_progress)
+
+    async def _push(
+        self, build: Build, payloads: Sequence[object], token: str | None
+    ) -> Sequence[str]:
+        """Push the jobs that ``build`` makes, under the id of a retry if there is one."""
+        request_id, jobs = self._built(build, token)
+        if not jobs:
+            self._sender.drop_id(request_id)
+            return ()
+        is_large = any(map(self._is_large_job, jobs, payloads))
+        if (is_large or token is not None) and any(job.after for job in jobs):
+            jobs = _with_ends(jobs, await self._find_ends(jobs))
+        if is_large:
+            return await self._push_large(request_id, [*jobs], payloads)
+        try:
+            answer: tuple[str, ...] = await self._sender.send_as(request_id, Push(jobs=jobs))
+        except DependencyNotFoundError:
+            ends = await self._find_ends(jobs)
+            if not ends:
+                raise
+        else:
+            return answer
+        # Nothing was pushed, and the answer has settled the id of that request.
+        request_id, jobs = self._built(build, None)
+        found: tuple[str, ...]
+        found = await self._sender.send_as(request_id, Push(jobs=_with_ends(jobs, ends)))
+        return found
+
+    def _built(self, build: Build, token: str | None) -> tuple[RequestId, tuple[NewJob, ...]]:
+        request_id = self._sender.new_id(Push, token)
+        try:
+            return request_id, build(request_id)
+        except BaseException:
+            self._sender.drop_id(request_id)
+            raise
+
+    async def _find_ends(self, jobs: Sequence[NewJob]) -> dict[str, bool]:
+        """Find the jobs in the archive that others wait for; return whether they completed."""
+        new = {job.id for job in jobs}
+        names = [
+            name for name in dict.fromkeys(n for job in jobs for n in job.after) if name not in new
+        ]
+        ends: dict[str, bool] = {}
+        for start in range(0, len(names), _AT_ONCE):
+            some = names[start : start + _AT_ONCE]
+            found = await asyncio.gather(*map(self._find_end, some))
+            ends |= {name: end for name, end in zip(some, found, strict=True) if end is not None}
+        return ends
+
+    async def _find_end(self, name: str) -> bool | None:
+        """Whether a job in the archive completed; None: it is in the queue, or in neither."""
+        try:
+            await self._sender.send(Wait(job=name))
+        except JobNotFoundError:
+            pass
+        except AccessDeniedError:
+            return None  # A token that may push need not be one that may read.
+        else:
+            return None
+        try:
+            end: JobEnd = await self._sender.send(FindArchived(job=name))
+        except JobNotFoundError:
+            return None
+        return end.outcome == "completed"
+
+
+def _with_ends(jobs: Sequence[NewJob], ends: dict[str, bool]) -> tuple[NewJob, ...]:
+    """Let jobs know how those ended that they wait for, and that are in the archive."""
+    return tuple(
+        [
+            replace(job, ends={name: ends[name] for name in job.after if name in ends} or None)
+            if job.after
+            else job
+            for job in jobs
+        ]
+    )
