@@ -21,6 +21,12 @@ from bucketq.admin.deletion import Deleted, delete
 from bucketq.admin.edit import Draft, Edited, begin_edit, finish_edit
 from bucketq.admin.gc import Swept, clear_incarnation, count_segments, sweep, sweep_history
 from bucketq.admin.history_check import HistoryCheck
+from bucketq.admin.payload_objects import (
+    PayloadCheck,
+    folder_of_queue,
+    large_jobs_in,
+    save_payloads,
+)
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import Diagnosis, repair
 from bucketq.admin.restore import Restored, restore
@@ -37,6 +43,7 @@ __all__ = [
     "Edited",
     "HistoryCheck",
     "Orphan",
+    "PayloadCheck",
     "QueueObject",
     "Restored",
     "Summary",
@@ -50,8 +57,11 @@ __all__ = [
     "create",
     "delete",
     "finish_edit",
+    "folder_of_queue",
+    "large_jobs_in",
     "repair",
     "restore",
+    "save_payloads",
     "save_to",
     "summarize",
     "sweep",

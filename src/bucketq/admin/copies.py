@@ -17,6 +17,7 @@ from bucketq.codec.segment_file import decode_jobs, decode_keys
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, UnavailableError
 from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.side_objects import FEATURE
 from bucketq.model.state import State
 
 # Each is lost only if a segment was deleted while it was read, which takes a thousand commits.
@@ -28,8 +29,17 @@ _SLOWEST_BYTES_PER_S = 1024 * 1024
 class Copy:
     """A verified copy of one version of a queue."""
 
-    def __init__(self, summary: Summary, text: bytes | InlineCopy, cold_attempt: int = 0) -> None:
+    def __init__(
+        self,
+        summary: Summary,
+        text: bytes | InlineCopy,
+        cold_attempt: int = 0,
+        *,
+        has_payloads: bool = False,
+    ) -> None:
         """Hold the bytes of the object, or one that is put together as it is read."""
+        self.has_payloads = has_payloads
+        """Whether its jobs may name large payloads or results, which are not in it."""
         self.cold_attempt = cold_attempt
         """No job in the segments has made more attempts."""
         self._text = text
@@ -102,7 +112,8 @@ async def copy_of(target: QueueObject, state: State, body: bytes) -> Copy:
                 raise UnavailableError(message) from error
             where = f"{segments.folder.address}{segment.record.id}"
             attempt = max(attempt, _add(spool, segment, rows, where))
-        return Copy(summarize(state), spool.finish(state, target.url), attempt)
+        text, has_payloads = spool.finish(state, target.url), FEATURE in state.requires
+        return Copy(summarize(state), text, attempt, has_payloads=has_payloads)
 
 
 def _add(spool: RowSpool, segment: Segment, rows: list[tuple[int, bytes]], where: str) -> int:

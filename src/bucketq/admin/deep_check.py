@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 
 from bucketq.admin.history_check import HistoryCheck, check_history
+from bucketq.admin.payload_objects import PayloadCheck, check_payloads
 from bucketq.admin.queue_object import QueueObject
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode
@@ -80,6 +81,8 @@ class DeepCheck:
     """Segments in the folders of other incarnations, by incarnation."""
     history: HistoryCheck | None = None
     """What was found in its history; None: it has none."""
+    payloads: PayloadCheck | None = None
+    """What was found of its large payloads and results; None: it never had any."""
 
     @property
     def is_intact(self) -> bool:
@@ -131,6 +134,7 @@ async def check_deep(target: QueueObject) -> DeepCheck:
             found.bad.append(describe_bad(target, state, segment, checked))
         _count(found, segment, checked.rows, jobs if is_jobs else keys)
     found.history = await check_history(target)
+    found.payloads = await check_payloads(target)
     await _list_orphans(target, state, found)
     return found
 

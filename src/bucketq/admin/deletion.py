@@ -32,6 +32,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from bucketq.admin.payload_objects import delete_payloads
 from bucketq.admin.queue_object import QueueObject
 from bucketq.archive.archive_layout import Layout
 from bucketq.codec import Tombstone, decode, read_tombstone
@@ -57,6 +58,8 @@ class Deleted:
 
     segments: int
     archive_files: int
+    payloads: int = 0
+    """Large payloads and results; those that the archive names are deleted with it."""
 
 
 async def delete(target: QueueObject, seen: StoredObject, *, archive: bool = False) -> Deleted:
@@ -78,17 +81,23 @@ async def delete(target: QueueObject, seen: StoredObject, *, archive: bool = Fal
     if body != stone.encode():
         body = stone.encode()
         await target.write(body, seen.etag)
-    segments = 0
+    segments = payloads = 0
     try:
         for incarnation in stone.incarnations:
             segments += await _answered(target, target.segments_of(incarnation).clear)
             await _answered(target, target.history_of(incarnation).clear)
+        payloads = await _delete_payloads(target, stone)
     except StoreRefusedError:
         if was_deep:  # A queue that never had segments may be without access to them.
             raise
     archive_files = await delete_archive(target, body)
     await _delete_tombstone(target, body)
-    return Deleted(segments, archive_files)
+    return Deleted(segments, archive_files, payloads)
+
+
+async def _delete_payloads(target: QueueObject, stone: Tombstone) -> int:
+    call = partial(delete_payloads, target, stone.incarnations, archive=stone.archive)
+    return await _answered(target, call)
 
 
 async def delete_archive(target: QueueObject, body: bytes) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bucketq.admin.deletion import incarnation_of
+from bucketq.admin.payload_objects import delete_payloads, sweep_payloads
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode, read_tombstone
@@ -39,6 +40,8 @@ class Swept:
     """Segments of incarnations that have ended."""
     forgotten: tuple[str, ...]
     """Incarnations that have ended, and of which nothing was left."""
+    payloads: int = 0
+    """Large payloads and results that nothing names."""
 
 
 async def sweep(target: QueueObject) -> Swept:
@@ -59,7 +62,9 @@ async def sweep(target: QueueObject) -> Swept:
     segments = await reader.segments.folder.sweep(read_kept)
     forgotten = await sweep_history(target)
     former, empty = await reader.segments.clear_former(state)
-    return Swept(segments, forgotten, former, empty if await _forget(target, empty) else ())
+    forgotten_now = empty if await _forget(target, empty) else ()
+    payloads = await sweep_payloads(target)
+    return Swept(segments, forgotten, former, forgotten_now, payloads)
 
 
 async def sweep_history(target: QueueObject) -> int:
@@ -93,6 +98,7 @@ async def clear_incarnation(target: QueueObject, incarnation: str) -> int:
     """
     await _refuse_current(target, incarnation)
     await target.history_of(incarnation).clear()
+    await delete_payloads(target, [incarnation], archive=False)
     return await target.segments_of(incarnation).clear()
 
 

@@ -18,12 +18,14 @@ from msgspec.structs import replace
 
 from bucketq.admin.copies import copy_of
 from bucketq.admin.deletion import delete_archive, incarnation_of, may_have_segments, version_of
+from bucketq.admin.payload_objects import folder_of_queue, restore_payloads
 from bucketq.admin.queue_object import (
     ChangedMeanwhileError,
     QueueObject,
     Summary,
     summarize,
 )
+from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import new_id
 from bucketq.codec import decode, read_tombstone
 from bucketq.codec.copied_queue import CopiedQueue
@@ -78,6 +80,8 @@ class Restored:
     """Why no more segments were written; the rest is in the object, and moves later."""
     kept_incarnation: str | None = None
     """The replaced incarnation, if it could not be copied as a whole: its segments are kept."""
+    lost_payloads: int = 0
+    """How many large payloads and results are missing; the jobs that name them will fail."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,17 @@ class _Replaced:
     """The incarnation whose segments are kept."""
 
 
-async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) -> Restored:
+async def restore(
+    target: QueueObject,
+    body: bytes,
+    *,
+    overwrite: bool = False,
+    payloads: SideFolder | None = None,
+) -> Restored:
     """Restore a saved copy as a new incarnation.
+
+    Large payloads and results are copied from the folder of the copy, ``payloads``, or from that of
+    the queue.
 
     Its version is above those of the copy and of the replaced object, and earlier requests are
     answered *unknown*. Jobs that were running are queued again without using up an attempt, since
@@ -119,7 +132,8 @@ async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) 
     replaced = _Replaced() if found is None else await _replace(target, found)
     state = copy.state
     _renew(target, state, replaced)
-    released, segments, refusal = await _fill(target, copy, replaced)
+    sources = [folder for folder in (payloads, folder_of_queue(target)) if folder is not None]
+    released, segments, refusal, lost = await _fill(target, copy, replaced, sources)
     try:
         await target.write_state(state, None if found is None else found.etag)
     except ChangedMeanwhileError as error:
@@ -129,7 +143,9 @@ async def restore(target: QueueObject, body: bytes, *, overwrite: bool = False) 
             )
             error.args = (f"{error}; {advice}",)
         raise
-    return Restored(summarize(state), released, replaced.saved, segments, refusal, replaced.kept)
+    return Restored(
+        summarize(state), released, replaced.saved, segments, refusal, replaced.kept, lost
+    )
 
 
 def _read_copy(body: bytes) -> CopiedQueue:
@@ -190,17 +206,20 @@ def _renew(target: QueueObject, state: State, replaced: _Replaced) -> None:
 
 
 async def _fill(
-    target: QueueObject, copy: CopiedQueue, replaced: _Replaced
-) -> tuple[int, int, str | None]:
+    target: QueueObject, copy: CopiedQueue, replaced: _Replaced, sources: list[SideFolder]
+) -> tuple[int, int, str | None, int]:
     """Take the jobs of a copy, and write segments, if they are too many for the object.
 
-    Returns how many jobs were released, how many segments were written, and why no more were.
+    Returns how many jobs were released, how many segments were written, why no more were, and how
+    many large payloads and results are lost.
     """
     state = copy.state
+    lost = await restore_payloads(target, state, list(state.jobs), sources)
     released, segments, refusal = _renew_jobs(target, state, list(state.jobs), replaced), 0, None
     for portion in copy.portions():
         state.add_jobs(portion.jobs)
         state.extra |= {("jobs", name): dict(each) for name, each in portion.unknown.items()}
+        lost += await restore_payloads(target, state, portion.jobs, sources)
         released += _renew_jobs(target, state, portion.jobs, replaced)
         if portion.left_bytes and refusal is None:
             count, refusal = await _spill(target, state, portion.left_bytes)
@@ -209,7 +228,7 @@ async def _fill(
     if refusal is None:
         count, refusal = await _spill(target, state, 0)
         segments += count
-    return released, segments, refusal
+    return released, segments, refusal, lost
 
 
 def _renew_jobs(

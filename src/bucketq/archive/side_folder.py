@@ -154,12 +154,11 @@ class SideFolder:
             return True
         return False
 
-    async def incarnations(self) -> list[str]:
-        """List the incarnations that have side objects."""
-        found: dict[str, None] = {}
-        async for info in self._store.list(self._root):
-            found[info.key.removeprefix(self._root).partition("/")[0]] = None
-        return list(found)
+    async def has(self, incarnation: str) -> bool:
+        """Whether there is an object of an incarnation."""
+        async for _ in self.parts(incarnation):
+            return True
+        return False
 
     async def delete(self, name: str) -> int:
         """Delete an object and its marker; return how many parts it had.

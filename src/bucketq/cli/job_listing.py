@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+from msgspec import Raw
+
 from bucketq.cli.parameters import option
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
 from bucketq.model.operations import Snapshot
-from bucketq.model.records import Progress
+from bucketq.model.records import Encoding, Progress
+from bucketq.model.side_objects import is_side, read_ref
 from bucketq.queue.job import Job, JobPage
 from bucketq.queue.queue import Queue
 
@@ -77,6 +80,14 @@ async def list_jobs(
             table.write(map(row_of, page.jobs))
     if after is not None:
         out.note(f"there are more: --after {after}")
+
+
+def describe_body(raw: Raw, encoding: Encoding | None) -> str | None:
+    """The size of a payload or result that is not in its job; None if it is."""
+    if not is_side(encoding):
+        return None
+    ref = read_ref(raw, "it")
+    return f"{ref.bytes:,} bytes in the side object {ref.object}"
 
 
 def last_error(job: Job[Any]) -> str:

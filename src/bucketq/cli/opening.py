@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bucketq.cli.parsing import check_timeout
@@ -56,3 +57,8 @@ async def open_object(url: str, timeout_s: float) -> AsyncIterator[QueueObject]:
         yield QueueObject(location.store, location.key, location.url, SystemClock(), timeout_s)
     finally:
         await location.store.close()
+
+
+def address_of(target: str) -> str:
+    """Return the address of a file that was named by its path, or the address that was given."""
+    return target if "://" in target else Path(target).absolute().as_uri()

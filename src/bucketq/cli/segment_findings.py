@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bucketq.admin import BadSegment, DeepCheck, HistoryCheck, Orphan, QueueObject, check_deep
+from bucketq.admin import (
+    BadSegment,
+    DeepCheck,
+    HistoryCheck,
+    Orphan,
+    PayloadCheck,
+    QueueObject,
+    check_deep,
+)
 from bucketq.cli.store_checks import StoreChecks
 from bucketq.cli.terminal.output import counted, size
 from bucketq.errors import BucketQError, QueueNotFoundError
@@ -40,8 +48,8 @@ async def check_rows(target: QueueObject, checks: StoreChecks) -> DeepCheck | No
             "changed meanwhile; run it again"
         )
         checks.note("rows", "skip", text)
-    if found.history is not None:
-        _note_history(found.history, checks)
+    _note_history(found.history, checks)
+    _note_payloads(found.payloads, checks)
     if found.orphans:
         text = (
             f"{_list(found.orphans)}: not named by the queue; they were written in vain, or are "
@@ -58,7 +66,9 @@ async def check_rows(target: QueueObject, checks: StoreChecks) -> DeepCheck | No
     return found
 
 
-def _note_history(found: HistoryCheck, checks: StoreChecks) -> None:
+def _note_history(found: HistoryCheck | None, checks: StoreChecks) -> None:
+    if found is None:
+        return
     for problem in found.problems:
         text = (
             f"{problem}. Put the object back if you have a copy; `bucketq history purge` forgets "
@@ -72,6 +82,23 @@ def _note_history(found: HistoryCheck, checks: StoreChecks) -> None:
             f"({counted(found.objects, 'object')}, {size(found.size_bytes)})"
         )
         checks.note("history", "ok", text)
+
+
+def _note_payloads(found: PayloadCheck | None, checks: StoreChecks) -> None:
+    if found is None:
+        return
+    for problem in found.missing:
+        text = (
+            f"{problem}. Put its parts back if you have a copy, or cancel the job: its attempts "
+            "fail, and no other job is affected"
+        )
+        checks.note("payload", "fail", text)
+    if not found.missing:
+        text = (
+            f"{counted(found.objects, 'large payload')} ({size(found.size_bytes)}) of jobs are "
+            f"there, and {found.left_over:,} others, which the archive names or a sweep deletes"
+        )
+        checks.note("payload", "ok", text)
 
 
 def _describe(bad: BadSegment) -> str:

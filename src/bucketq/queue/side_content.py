@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO, TypeGuard, TypeVar
 
 from bucketq.errors import PayloadError
@@ -65,6 +66,8 @@ class FileContent(SideContent):
         self._file = file
         self._is_owned = is_owned
         self._start = 0
+        self._turn = Lock()
+        """Several parts are read at once, in threads, and a file has one position."""
 
     @classmethod
     async def open(cls, source: FilePayload, what: str) -> FileContent:
@@ -126,11 +129,12 @@ class FileContent(SideContent):
         self.size_bytes, self.digest = size_bytes, digest.hexdigest()
 
     def _read(self, number: int) -> bytes:
-        self._file.seek(self._start + number * PART_BYTES, os.SEEK_SET)
         left, parts = PART_BYTES, list[bytes]()
-        while left and (data := self._file.read(left)):
-            parts.append(data)
-            left -= len(data)
+        with self._turn:
+            self._file.seek(self._start + number * PART_BYTES, os.SEEK_SET)
+            while left and (data := self._file.read(left)):
+                parts.append(data)
+                left -= len(data)
         return b"".join(parts)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 
+from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import Clock
 from bucketq.codec.segment_file import complete_lines
 from bucketq.commit.objects.history_folder import HistoryFolder
@@ -100,7 +101,9 @@ class QueueSegments:
             history = HistoryFolder(self._store, self._key, incarnation, self._clock)
             count += await history.clear()
             deleted += count
-            if not count:
+            # Its large payloads are named by the archive, and are deleted with the queue.
+            side = SideFolder.of(self._store, self._key, self._clock)
+            if not count and not await side.has(incarnation):
                 empty.append(incarnation)
         return deleted, tuple(empty)
 

@@ -46,6 +46,7 @@ def test_a_segment_that_is_full_does_not_keep_others_from_being_merged() -> None
         deep = Deep(loop, SegmentPolicy(neighbours=8))
         await deep.create()
         async with deep.open(GroupCommitter) as queue:
+            await queue.configure(inline_bytes=1 << 20)
             for _ in range(24):  # Each makes a segment, and six of them fit in one.
                 await queue.push_many([JobSpec(kind="k", payload="x" * 120_000)] * 10)
             await asyncio.sleep(60)

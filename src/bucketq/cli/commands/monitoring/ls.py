@@ -5,7 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from bucketq.cli.job_listing import After, PastJobs, describe_progress, last_error, list_jobs
+from bucketq.cli.job_listing import (
+    After,
+    PastJobs,
+    describe_body,
+    describe_progress,
+    last_error,
+    list_jobs,
+)
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Limit, Url, option
 from bucketq.cli.parsing import now, parse_tags
@@ -100,7 +107,8 @@ def _row_of(job: Job[Any], moment_now: datetime) -> tuple[object, ...]:
         job.attempt,
         age(job.pushed_at, moment_now),
         _note_on(job),
-        bytes(job.record.payload)[:_PAYLOAD_CHARS].decode(errors="replace"),
+        describe_body(job.record.payload, job.record.payload_encoding)
+        or bytes(job.record.payload)[:_PAYLOAD_CHARS].decode(errors="replace"),
     )
 
 

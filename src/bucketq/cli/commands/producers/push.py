@@ -38,7 +38,9 @@ PayloadArgument = Annotated[
 FilePath = Annotated[
     Path | None, option("--file -f PATH", "Read the payload from a file; - is stdin.")
 ]
-Encoding = Annotated[str, option("--as json|text|bytes", "Format of the payload.")]
+Encoding = Annotated[
+    str, option("--as json|text|bytes", "Format of the payload; a file of bytes may be large.")
+]
 Bulk = Annotated[bool, option("--bulk", "Push each line of the file (JSON lines) as a job.")]
 OwnId = Annotated[str | None, option("--id", "Id of the job.")]
 Key = Annotated[str | None, option("--key", "Idempotency key: repeats within an hour are ignored.")]
@@ -206,6 +208,9 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
         raise InvalidRequestError("the payload is given twice, as an argument and by --file")
     if payload is None and file is None and sys.stdin.isatty():
         raise InvalidRequestError("no payload: give it as an argument, by --file, or on stdin")
+    if encoding == "bytes" and payload is None:
+        # It is read in parts, and may be larger than the memory.
+        return sys.stdin.buffer if file is None or str(file) == STDIN else file
     raw = read_bytes(file or Path(STDIN)) if payload is None else payload.encode()
     if encoding == "bytes":
         return raw

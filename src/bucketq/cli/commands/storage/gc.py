@@ -24,7 +24,8 @@ async def run(
     """Delete segments that a deep queue no longer needs.
 
     Processes that keep the queue open do this by themselves, once an hour. A segment is deleted
-    only if no version of the queue can name it any more; workers may continue.
+    only if no version of the queue can name it any more; workers may continue. Large payloads and
+    results that no job and no line of the archive names are deleted, too.
 
     A restore that was killed leaves segments of an incarnation that never began. `doctor --deep`
     lists it, and --incarnation deletes them, after asking for confirmation. Be sure that no restore
@@ -37,10 +38,12 @@ async def run(
     async with open_object(url, out.timeout_s) as target:
         if incarnation is None:
             swept = await admin.sweep(target)
+            payloads = f", and {counted(swept.payloads, 'large payload')} that no job names"
             former = f", and {swept.former_segments:,} of former incarnations"
             out.done(
                 f"deleted {counted(swept.segments, 'segment')} of {target.url}"
-                f"{former if swept.former_segments else ''}",
+                f"{former if swept.former_segments else ''}"
+                f"{payloads if swept.payloads else ''}",
                 plain(swept),
             )
             return 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
 from bucketq import admin
-from bucketq.cli.opening import open_object
+from bucketq.cli.opening import address_of, open_object
 from bucketq.cli.parameters import Url, argument, option
-from bucketq.cli.parsing import read_bytes
+from bucketq.cli.parsing import STDIN, read_bytes
 from bucketq.cli.terminal.output import Output, counted_jobs, plain
 
 
@@ -32,13 +33,15 @@ async def run(
         bucketq restore s3://bucket/jobs/queue.json queue-monday.json
         bucketq restore file:///srv/jobs/queue.json queue-monday.json --replace
     """
-    if "://" in source:
-        async with open_object(source, out.timeout_s) as other:
-            body = (await admin.backup(other)).body
-    else:
-        body = read_bytes(Path(source))
-    async with open_object(url, out.timeout_s) as target:
-        restored = await admin.restore(target, body, overwrite=replace)
+    async with AsyncExitStack() as stack:
+        payloads = None
+        if source != STDIN:
+            opening = open_object(address_of(source), out.timeout_s)
+            other = await stack.enter_async_context(opening)
+            payloads = admin.folder_of_queue(other)
+        body = (await admin.backup(other)).body if "://" in source else read_bytes(Path(source))
+        target = await stack.enter_async_context(open_object(url, out.timeout_s))
+        restored = await admin.restore(target, body, overwrite=replace, payloads=payloads)
     summary = restored.summary
     out.done(
         f"restored {target.url} at version {summary.version:,}: {counted_jobs(summary.jobs)}, "
@@ -47,6 +50,11 @@ async def run(
     )
     if restored.saved:
         out.note(f"the previous object is kept as {restored.saved}")
+    if restored.lost_payloads:
+        out.note(
+            f"{restored.lost_payloads:,} large payloads or results were found neither beside the "
+            "copy nor beside the queue; their jobs will fail (`bucketq doctor --deep` lists them)"
+        )
     if restored.refusal:
         out.note(f"the object is large, because {restored.refusal}")
     if restored.kept_incarnation:

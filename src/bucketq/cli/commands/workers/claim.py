@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
+from bucketq.cli.job_listing import describe_body
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Kinds, Limit, Request, Url, option
 from bucketq.cli.parsing import parse_duration
@@ -18,6 +19,8 @@ from bucketq.queue.queue import Queue
 
 # How often --wait checks for a queue that does not exist yet; a person notices no second.
 _RETRY_S = 1.0
+# A longer payload is not printed: it would hide everything else.
+_SHOWN_CHARS = 65_536
 
 
 async def run(
@@ -61,7 +64,11 @@ async def run(
             kinds or None, limit=limit, wait_s=wait_s, lease_s=lease_s, request=request
         )
     for job in jobs:
-        payload = bytes(job.record.payload).decode()
+        payload = describe_body(job.record.payload, job.record.payload_encoding)
+        if payload is None:
+            payload = bytes(job.record.payload).decode()
+            if len(payload) > _SHOWN_CHARS:
+                payload = f"{len(payload):,} characters (`bucketq show --payload` prints them)"
         out.result(
             f"{job.id} {job.lease.lease} {job.kind} attempt {job.attempt}: {payload}", job.record
         )
