@@ -29,6 +29,9 @@ from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.actors.bulk_actors import BulkPublisher, Position
 from simulator.watched_store import WatchedStore
 
+SCHEDULED = "scheduled "
+"""How the payloads of jobs begin that a schedule pushes; they are no tokens."""
+
 
 @dataclass(slots=True)
 class RecordedCall:

@@ -11,6 +11,7 @@ from simulator.call_log import CallLog
 from simulator.invariants.expiry_invariants import follow_expiry
 from simulator.invariants.history_invariants import HistoryTracker
 from simulator.invariants.queue_invariants import CommitChain, check_answers, check_version
+from simulator.invariants.schedule_invariants import ScheduleTracker
 from simulator.invariants.unique_invariants import UniqueTracker, check_unique
 from simulator.invariants.wait_invariants import check_waits
 
@@ -24,6 +25,7 @@ class Judge:
         self._tracker = HistoryTracker(history.store, history.key)
         self._archive = ArchivedJobs(history)
         self._unique = UniqueTracker()
+        self.schedules = ScheduleTracker()
         self._version = 0
         self._state: State | None = None
         self._chain = CommitChain(
@@ -49,6 +51,7 @@ class Judge:
             for reason in (
                 self._unique.follow(self._state, state),
                 follow_expiry(self._state, state),
+                self.schedules.follow(self._state, state),
             ):
                 if reason is not None:
                     chain.violate(*reason, version)

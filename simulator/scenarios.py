@@ -21,6 +21,7 @@ Scenario = Literal[
     "waits",
     "unique",
     "expiry",
+    "schedules",
 ]
 """The patterns.
 
@@ -29,7 +30,7 @@ clients; ``auto`` has clients that start brokers; ``mixed`` has all of these; ``
 many clients of few brokers; ``engines`` is one of these whose workers are real worker engines;
 ``batches`` is one of these with consumers and writers; ``waits`` is one of these in which many
 programs also wait for jobs; and ``unique`` and ``expiry`` are ones in which all also push unique
-jobs, or jobs that expire soon.
+jobs, or jobs that expire soon; in ``schedules`` some keep schedules, too.
 """
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
@@ -141,11 +142,18 @@ def _use_expiry(cluster: SimulatedCluster) -> None:
             program.roles = (*program.roles, "expiry")
 
 
+def _use_schedules(cluster: SimulatedCluster) -> None:
+    """Let two users keep schedules, too; more would change each other's all the time."""
+    for program in [each for each in cluster.programs if each.roles][:2]:
+        program.roles = (*program.roles, "schedule")
+
+
 _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "engines": _use_engines,
     "batches": _use_batches,
     "waits": _use_waits,
     "unique": _use_unique,
     "expiry": _use_expiry,
+    "schedules": _use_schedules,
 }
 """How other scenarios are made of the plain ones."""

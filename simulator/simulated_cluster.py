@@ -26,6 +26,7 @@ from simulator.actors.batch_actors import consume, write
 from simulator.actors.bulk_actors import BulkPublisher
 from simulator.actors.expiry_actors import produce_expiring
 from simulator.actors.queue_actors import KINDS, Actor, operate, produce, work
+from simulator.actors.schedule_actors import keep_schedules
 from simulator.actors.unique_actors import produce_unique
 from simulator.actors.wait_actors import wait_for_jobs
 from simulator.actors.worker_actors import EngineSetup, run_engines
@@ -378,6 +379,8 @@ class SimulatedCluster:
             await produce_expiring(actor, rng.randint(10, 30), rng.choice((0.1, 0.5, 1.0)))
         elif role == "unique":
             await produce_unique(actor, rng.randint(10, 30), rng.choice((0.1, 0.5, 1.0)))
+        elif role == "schedule":
+            await keep_schedules(actor)
         elif role == "wait":
             await wait_for_jobs(actor, self.known_jobs)
         else:

@@ -60,6 +60,8 @@ class SimulationReport:
     """How many jobs were archived again after a crash."""
     batches: int
     """How many batches consumers claimed."""
+    fired: int
+    """How many due times of schedules were pushed."""
     published: int
     """How many positions of writers were acknowledged."""
     takeovers: int
@@ -123,6 +125,8 @@ async def _settle(cluster: SimulatedCluster) -> None:
             state = cluster.state()
             if state is None or state.paused or state.paused_kinds:
                 await queue.resume()
+            for row in () if state is None else state.schedules:
+                await queue.unschedule(row.id)  # So that there is an end of jobs.
             await asyncio.sleep(5)
             cluster.judge.follow()
             cluster.restart_dead()
@@ -207,6 +211,7 @@ def _report(
         archived=len(chain.archived),
         repeated=sum(len(copies) - 1 for copies in chain.archived.values()),
         batches=len(chain.consumers.sets),
+        fired=len(cluster.judge.schedules.fired),
         published=sum(call.verb == "publish" and call.succeeded for call in calls),
         takeovers=len(chain.brokers.takeovers),
         false_takeovers=sum(1 for _ in false_takeovers(cluster, chain)),

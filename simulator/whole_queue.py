@@ -268,6 +268,7 @@ def _without_segments(head: State, jobs: list[JobRecord], keys: list[KeyRecord])
         tokens=list(head.tokens),
         consumers=list(head.consumers),
         writers=list(head.writers),
+        schedules=list(head.schedules),
     )
     for name in ("requires", "sessions", "version", "broker", "settings", "paused", "time"):
         setattr(state, name, getattr(head, name))

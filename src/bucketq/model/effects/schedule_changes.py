@@ -157,7 +157,7 @@ def fire(state: State, operation: Fire, now: datetime) -> tuple[str, ...]:
         raise InvalidRequestError(f"the runs of schedule {row.id} do not follow what was decided")
     if row.alone and runs and _is_open(state, row):
         runs = ()
-    jobs = [(_run_of(row, due), due) for due in runs]
+    jobs = [(run_of(row, due), due) for due in runs]
     if jobs:
         check_room(state, len(jobs), row_bytes([job for job, _ in jobs]), (row.kind,))
     for job, due in jobs:
@@ -180,7 +180,7 @@ def _is_open(state: State, row: ScheduleRecord) -> bool:
     return job is not None and job.seq == row.last_seq and job.status in {"queued", "running"}
 
 
-def _run_of(row: ScheduleRecord, due: datetime) -> NewJob:
+def run_of(row: ScheduleRecord, due: datetime) -> NewJob:
     """Make the job of a run. Its id follows from the schedule and the due time."""
     request = _request_of(row, due)
     due_ms = max(0, request.number // 1000)
