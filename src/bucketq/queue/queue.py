@@ -7,6 +7,7 @@ task and the command line run on any of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 from msgspec.structs import replace
@@ -97,6 +98,16 @@ class Queue(
     def __repr__(self) -> str:
         """Name the address and the mode."""
         return f"<Queue {self._committer.where} ({self._committer.mode})>"
+
+    def through(self, wrap: Callable[[Committer], Committer]) -> Queue[T]:
+        """Return the same queue over another committer, which wraps its own; it is not open yet."""
+        return Queue(
+            wrap(self._committer),
+            self._sender.clock,
+            payload_type=self._payload_type,
+            worker=self._worker,
+            timeout_s=self._sender.timeout_s,
+        )
 
     async def __aenter__(self) -> Queue[T]:
         """Open the queue."""

@@ -35,7 +35,7 @@ class Sender:
         """Send to ``committer``, and wait up to ``timeout_s`` for each answer."""
         self.clock = clock
         self._committer = committer
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._ids = RequestIds(clock)
         self._idle_sessions: list[RequestIds] = []
         """Sessions for claims that wait, one claim each: in the shared session, the number of a
@@ -58,7 +58,7 @@ class Sender:
         if os.getpid() != self._process:
             return  # A forked child has none of the threads, and the requests belong to its parent.
         await asyncio.sleep(0)  # Callers that were just cancelled may have claims to undo.
-        await self._background.finish(self._timeout_s)
+        await self._background.finish(self.timeout_s)
         self._is_closed = self._loop is not None
         await self._committer.close()
 
@@ -103,7 +103,7 @@ class Sender:
         """Give an operation its id, send it, and return its answer."""
         self.check_open()
         if isinstance(operation, ops.REPEATABLE):
-            return await self._committer.submit(ops.Request(operation), self._timeout_s)
+            return await self._committer.submit(ops.Request(operation), self.timeout_s)
         return await self.send_as(self.new_id(type(operation), token), operation)
 
     def send_later(self, operation: ops.AnyOperation) -> None:
@@ -132,7 +132,7 @@ class Sender:
     ) -> Any:
         request = request_id.request(operation)
         try:
-            answer = await self._committer.submit(request, self._timeout_s)
+            answer = await self._committer.submit(request, self.timeout_s)
         except RejectedError as error:
             if is_unjudged(error, request):
                 self._abandon(request_id, ids)
@@ -171,7 +171,7 @@ class Sender:
             session=request_id.session, number=request_id.number, secret=claim.secret
         )
         try:
-            await self._committer.submit(ops.Request(undo), self._timeout_s)
+            await self._committer.submit(ops.Request(undo), self.timeout_s)
         except BaseException:
             self._abandon(request_id, ids)
             raise

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from msgspec import structs
 
+from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.clock import Clock
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
@@ -47,12 +48,18 @@ class Ran:
 class InlineWorker:
     """Claims, runs and settles one job at a time."""
 
-    def __init__(self, queue: Queue[Any], handlers: Mapping[str, Handler], clock: Clock) -> None:
-        """Work on jobs of an open queue; use it as ``async with``."""
+    def __init__(
+        self,
+        queue: Queue[Any],
+        blocking: BlockingQueue[Any],
+        handlers: Mapping[str, Handler],
+        clock: Clock,
+    ) -> None:
+        """Work on jobs of an open queue, given in two ways; use it as ``async with``."""
         self._queue = queue
         self._handlers = handlers
         self._settling = Settling(queue, clock)
-        self._access = HandlerQueue(clock)
+        self._access = HandlerQueue(clock, queue, lambda: blocking)
         self._runner = InlineRunner()
 
     async def __aenter__(self) -> Self:

@@ -251,7 +251,7 @@ class Workbench:
         ran: list[Ran] = []
         async with (
             self._started(wanted) as handlers,
-            InlineWorker(self.async_queue, handlers, self._open().clock) as hands,
+            InlineWorker(self.async_queue, self.queue, handlers, self._open().clock) as hands,
         ):
             while len(ran) < most and (attempt := await hands.work_on_next()) is not None:
                 ran.append(attempt)

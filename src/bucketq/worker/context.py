@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Generator, Iterable
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
+from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
@@ -14,8 +15,10 @@ from bucketq.model.records import Progress
 from bucketq.queue.job import Job
 from bucketq.queue.promised_jobs import FollowUps, PromisedJobId
 from bucketq.queue.push_options import JobSpec, PushOptions
+from bucketq.queue.queue import Queue
 from bucketq.worker.handler_exceptions import JobCancelled
 from bucketq.worker.handler_queue import HandlerQueue
+from bucketq.worker.looped_committer import LoopedCommitter
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -73,6 +76,25 @@ class Context:
         """The lease by which this attempt holds the job."""
         return self.job.lease
 
+    @property
+    def queue(self) -> Queue[Any]:
+        """The queue of the worker, for async handlers: ``await context.queue.push(...)``.
+
+        What it does takes effect at once, whatever becomes of this job; ``push`` of the context
+        itself does so when this job is completed. On Spark executors it raises.
+        """
+        return self._reach().queue
+
+    @property
+    def queue_sync(self) -> BlockingQueue[Any]:
+        """The queue of the worker, for handlers that are not async."""
+        return self._reach().queue_sync
+
+    @property
+    def relay(self) -> LoopedCommitter | None:
+        """What commits the requests of a handler in another process."""
+        return None if self._access is None else self._access.relay
+
     @overload
     def push(self, kind: str, payload: Any, **options: Unpack[PushOptions]) -> PromisedJobId: ...
 
@@ -111,6 +133,10 @@ class Context:
             raise InvalidRequestError(message)
         return self._promises().add(spec)
 
+    def use(self, access: HandlerQueue) -> None:
+        """Reach the queue in this way from now on."""
+        self._access = access
+
     def take_follow_ups(self, jobs: Iterable[NewJob]) -> None:
         """Push jobs that the handler has asked for in another process."""
         for job in jobs:
@@ -130,9 +156,13 @@ class Context:
 
     def _promises(self) -> FollowUps:
         if self._follow_ups is None:
-            access = self._access or HandlerQueue(SystemClock())
-            self._follow_ups = access.follow_ups(self.lease)
+            self._follow_ups = self._reach().follow_ups(self.lease)
         return self._follow_ups
+
+    def _reach(self) -> HandlerQueue:
+        if self._access is None:
+            self._access = HandlerQueue(SystemClock())
+        return self._access
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> Awaitable[None]:
         """Report how far the handler has come: ``await context.progress(40, 100, "frames")``.

@@ -11,6 +11,14 @@ still run, releasing their jobs, and closing the queue::
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from typing import Any
+
+from bucketq.client.connect import UnopenedQueue
+
+_log = logging.getLogger("bucketq.worker")
+
 _SHORTEST_S = 5.0
 """The least time for a shutdown, however short the drain: jobs that are not released in time wait
 until their leases expire."""
@@ -71,3 +79,16 @@ class Drain:
     def _close_s(self) -> float:
         # Twice: once for the queue, and once for what a process does after its worker.
         return min(_CLOSE_S, (self._end_at - self._hurry_at) / 6)
+
+
+async def close_in_time(connection: UnopenedQueue[Any], drain: Drain | None) -> None:
+    """Close a queue, within the drain time if there is one."""
+    loop = asyncio.get_running_loop()
+    closing = loop.create_task(connection.__aexit__(None, None, None))
+    left_s = None if drain is None else drain.close_left_s(loop.time())
+    await asyncio.wait([closing], timeout=left_s)
+    if closing.done():
+        closing.result()
+    else:
+        _log.warning("the queue did not close in time; unanswered requests were dropped")
+        closing.cancel()

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from bucketq.client.blocking_queue import BlockingQueue
-from bucketq.client.connect import Options, UnopenedQueue, connect
+from bucketq.client.connect import Options, connect
 from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock
 from bucketq.errors import ClosedError, InvalidRequestError
@@ -39,9 +39,10 @@ from bucketq.queue.arguments import seconds
 from bucketq.queue.queue import Queue
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.declared_schedules import ScheduleDeclarations, declare
-from bucketq.worker.drain import Drain
+from bucketq.worker.drain import Drain, close_in_time
 from bucketq.worker.engine import Engine
 from bucketq.worker.forced_exit import ForcedExit
+from bucketq.worker.handler_queue import HandlerQueue, open_for_handlers
 from bucketq.worker.handlers import (
     Handler,
     Handlers,
@@ -98,6 +99,7 @@ class Worker(ScheduleDeclarations):
         self.open_queues = OpenQueues()
         """Where ``push`` of a handler goes."""
         self._engine: Engine | None = None
+        self._handler_queue: HandlerQueue | None = None
         self._loop_thread: LoopThread | None = None
         self._serving: asyncio.Task[Any] | None = None
         self._is_stopped = False
@@ -355,13 +357,13 @@ class Worker(ScheduleDeclarations):
         if self._is_stopped:
             return
         self._serving = asyncio.current_task()
-        url = self._address()
+        self._address()  # Raises if there is none.
         runner: Runner | None = None
         try:
             runner = await self._make_runner(caller, handlers)
             await run_on(caller, self.lifespan.start(handlers, state))
             try:
-                await self._work(url, handlers, runner, burst=burst)
+                await self._work(caller, handlers, runner, burst=burst)
             finally:
                 await run_on(caller, self.lifespan.stop(state))
         except asyncio.CancelledError:
@@ -380,32 +382,29 @@ class Worker(ScheduleDeclarations):
         return url
 
     async def _work(
-        self, url: str, handlers: dict[str, Handler], runner: Runner, *, burst: bool
+        self,
+        caller: asyncio.AbstractEventLoop,
+        handlers: dict[str, Handler],
+        runner: Runner,
+        *,
+        burst: bool,
     ) -> None:
         """Open the queue, run jobs until stopped, and close it."""
+        url = self._address()
         options: Options = {"fires_schedules": True, **self._options}
         connection = connect(url, **options)
         queue = await connection.__aenter__()
         try:
             await declare(queue, self.schedules)
+            if (thread := self._loop_thread) is not None:
+                there = partial(run_on, caller)
+                self._handler_queue = await open_for_handlers(queue, thread, there)
             self._engine = self._make_engine(queue, handlers, runner, burst=burst)
             _log.info("working on %s: %s", url, ", ".join(handlers))
             with self.open_queues.opened(queue, asyncio.get_running_loop()):
                 await self._engine.run()
         finally:
-            await self._close_queue(connection)
-
-    async def _close_queue(self, connection: UnopenedQueue[Any]) -> None:
-        """Close the queue, within the drain time."""
-        loop = asyncio.get_running_loop()
-        closing = loop.create_task(connection.__aexit__(None, None, None))
-        left_s = None if self._engine is None else self._engine.drain.close_left_s(loop.time())
-        await asyncio.wait([closing], timeout=left_s)
-        if closing.done():
-            closing.result()
-        else:
-            _log.warning("the queue did not close in time; unanswered requests were dropped")
-            closing.cancel()
+            await close_in_time(connection, None if self._engine is None else self._engine.drain)
 
     async def _make_runner(
         self, caller: asyncio.AbstractEventLoop, handlers: Mapping[str, Handler]
@@ -432,6 +431,7 @@ class Worker(ScheduleDeclarations):
             burst=burst,
             drain_s=self.drain_s,
             known=self._handlers,
+            access=self._handler_queue,
         )
 
     def _stop_serving(self, *, hurry: bool, forced_exit: ForcedExit | None) -> None:

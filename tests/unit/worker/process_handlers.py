@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from bucketq.errors import InvalidRequestError, JobNotFoundError
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, Retry, Snooze
 
@@ -69,6 +70,30 @@ def refuse(how: str) -> None:
 def push_some(count: int, context: Context) -> list[str]:
     """Push follow-up jobs."""
     return [str(context.push("next", number, id=f"next-{number}")) for number in range(count)]
+
+
+def use_queue(number: int, context: Context) -> list[Any]:
+    """Use the queue of the worker from a process."""
+    queue = context.queue_sync
+    pushed = [queue.push("other", n) for n in range(number)]
+    try:
+        queue.wait("no-such-job", timeout_s=5)
+    except JobNotFoundError as error:
+        said = str(error)
+    try:
+        queue.push("bad kind", 1)
+    except InvalidRequestError:
+        pushed.append(queue.push("other", 9, key="k"))
+        assert queue.push("other", 9, key="k").duplicate
+    return [queue.get(job_id).payload for job_id in pushed] + ["no-such-job" in said]
+
+
+async def use_queue_soon(number: int, context: Context) -> list[Any]:
+    """Do the same, async, many calls at once."""
+    queue = context.queue
+    pushed = await asyncio.gather(*(queue.push("other", n) for n in range(number)))
+    jobs = await asyncio.gather(*map(queue.get, pushed))
+    return [job.payload for job in jobs]
 
 
 def hang(path: str) -> None:

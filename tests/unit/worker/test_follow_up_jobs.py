@@ -12,7 +12,7 @@ from bucketq.errors import AccessDeniedError, UnavailableError
 from bucketq.testing import Workbench
 from bucketq.worker.worker import Worker
 from tests.unit.commit.worlds import virtual
-from tests.unit.worker.engine_harness import FaultyQueue, burst, handler, opened
+from tests.unit.worker.engine_harness import FaultyQueue, burst, claimed_job, handler, opened
 
 
 async def unanswered(effect: Any) -> None:
@@ -205,3 +205,31 @@ def test_a_handler_can_push_through_a_handler() -> None:
         assert [ran.job.kind for ran in bench.run()] == ["first", "tidy", "double"]
         (job,) = bench.queue.jobs(kinds="double").jobs
         assert (job.result, job.priority, job.id) == (8, 7, bench.queue.jobs().jobs[0].result)
+
+
+def test_handlers_in_a_workbench_use_its_queue() -> None:
+    worker = Worker()
+
+    @worker.handler("plain")
+    def plain(context: Context) -> int:
+        return context.queue_sync.stats().total("running")
+
+    @worker.handler("soon")
+    async def soon(context: Context) -> int:
+        await context.queue.push("plain", None)
+        return (await context.queue.stats()).total("running")
+
+    with Workbench(worker) as bench:
+        bench.queue.push("soon", None)
+        assert [(ran.job.kind, ran.job.result) for ran in bench.run()] == [
+            ("soon", 1),
+            ("plain", 1),
+        ]
+
+
+def test_a_context_of_its_own_has_no_queue() -> None:
+    context = Context(claimed_job())
+    for name in ("queue", "queue_sync"):
+        with pytest.raises(InvalidRequestError, match="no queue in this context"):
+            getattr(context, name)
+    assert context.push("next", 1) == context.end()[0].id

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
+from bucketq.clock import SystemClock
 from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
 from bucketq.spark.handlers.pickled_handlers import (
@@ -26,6 +27,7 @@ from bucketq.spark.handlers.pickled_handlers import (
     load_handlers,
 )
 from bucketq.worker.context import Context
+from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler, Place
 from bucketq.worker.runners.reply import Reply, how_it_ended, reply_done, reply_failed
 from bucketq.worker.runners.runner import Runner, Runners, TaskRunner
@@ -34,6 +36,10 @@ from bucketq.worker.runners.threads import ThreadRunner
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_NO_QUEUE = (
+    "executors of Spark do not reach the queue: push follow-up jobs with context.push, or run the "
+    "handler by a worker"
+)
 _STOP_S = 1.0
 """How long a handler that was cancelled after its timeout may take to clean up."""
 _CHUNK_BYTES = 1 << 16
@@ -149,7 +155,7 @@ async def _run_together(
 async def _run_one(runner: Runner, handler: Handler, record: JobRecord) -> Reply:
     """Run one handler, until it ends or its timeout is over."""
     loop = asyncio.get_running_loop()
-    context = Context(Job[Any](record, Any))
+    context = Context(Job[Any](record, Any), HandlerQueue(SystemClock(), reason=_NO_QUEUE))
     over = asyncio.Event()
     timers: list[asyncio.TimerHandle] = []
     is_late = False

@@ -30,10 +30,14 @@ from weakref import WeakSet
 
 import msgspec
 
+from bucketq.clock import SystemClock
 from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
 from bucketq.worker.context import Context
+from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler
+from bucketq.worker.looped_committer import LoopedCommitter
+from bucketq.worker.runners.queue_calls import CallRelay, ChildQueue
 from bucketq.worker.runners.reply import (
     ENDED,
     Reply,
@@ -72,11 +76,13 @@ class _Child:
         """Whether it is certainly gone; its pid may belong to another process then."""
         self._link, theirs = _SPAWN.Pipe()
         life, self._life = _SPAWN.Pipe(duplex=False)
+        ours, calls = _SPAWN.Pipe()
+        self._relay = CallRelay(ours)
         # It unpickles them, which imports their modules, once it leads its own session.
         packed = bytes(ForkingPickler.dumps(handlers))
         # Not a daemon, which may not have children; ``kill`` ends it with this process.
         self.process = _SPAWN.Process(
-            target=_live, args=(theirs, life, packed), name="bucketq handler", daemon=False
+            target=_live, args=(theirs, life, calls, packed), name="bucketq handler", daemon=False
         )
         # Signals are blocked until it can ignore them: the mask is inherited.
         resource_tracker.ensure_running()
@@ -90,16 +96,17 @@ class _Child:
         self._pid = pid
         # At exit this process would join the other.
         atexit.register(self.kill)
-        theirs.close()
-        life.close()
+        for end in (theirs, life, calls):
+            end.close()
         _children.add(self)
 
     def until_ready(self) -> None:
         """Wait until it has imported the handlers."""
         self._receive()
 
-    def ask(self, kind: str, record: JobRecord) -> Reply:
-        """Run a handler there, and wait for the reply."""
+    def ask(self, kind: str, record: JobRecord, committer: LoopedCommitter | None) -> Reply:
+        """Run a handler there, and wait for the reply; it may use the queue meanwhile."""
+        self._relay.serve(committer)
         try:
             self._link.send_bytes(kind.encode())
             self._link.send_bytes(msgspec.json.encode(record))
@@ -157,6 +164,7 @@ class _Child:
         self._is_over = True
         self._life.close()
         self._link.close()
+        self._relay.forget()
 
     def close(self) -> None:
         """Kill it, and wait until it is gone."""
@@ -174,6 +182,7 @@ class _Child:
             self.process.join(_END_S)
             self._is_over = True
             self._link.close()
+            self._relay.stop()
             self.process.close()
 
 
@@ -215,7 +224,7 @@ class ProcessRunner(Runner):
         """Run a handler in a process; if cancelled, kill the process."""
         child = self._take_idle() or await self._start(handler.timeout_s)
         begun()
-        ask = partial(child.ask, handler.kind, context.job.record)
+        ask = partial(child.ask, handler.kind, context.job.record, context.relay)
         reply: Reply = await self._use(child, ask)
         if not child.is_closed:
             self._idle.append(child)
@@ -296,7 +305,7 @@ class ProcessRunner(Runner):
         return None
 
 
-def _live(link: Connection, life: Connection, packed: bytes) -> None:
+def _live(link: Connection, life: Connection, calls: Connection, packed: bytes) -> None:
     """The main function of the process: run handlers until the worker is gone."""
     os.setsid()
     # They go to all processes of a terminal or a service, and the worker decides. Not SIG_IGN,
@@ -308,29 +317,30 @@ def _live(link: Connection, life: Connection, packed: bytes) -> None:
     os.register_at_fork(
         before=partial(signal.pthread_sigmask, signal.SIG_BLOCK, _IGNORED),
         after_in_parent=partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, _IGNORED),
-        after_in_child=partial(_leave, link, life),
+        after_in_child=partial(_leave, link, life, calls),
     )
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
+    queue = ChildQueue(calls)
     handlers: dict[str, Handler] = pickle.loads(packed)  # noqa: S301 - from the worker
     with suppress(EOFError, OSError):
         link.send_bytes(b"ready")
         while True:
             kind = link.recv_bytes().decode()
             record = msgspec.json.decode(link.recv_bytes(), type=JobRecord)
-            link.send_bytes(msgspec.json.encode(_reply(handlers[kind], record)))
+            link.send_bytes(msgspec.json.encode(_reply(handlers[kind], record, queue)))
 
 
 def _ignore(_number: int, _frame: object) -> None:
     """Ignore a signal."""
 
 
-def _leave(link: Connection, life: Connection) -> None:
+def _leave(*pipes: Connection) -> None:
     """In a fork of a handler, restore signal handlers and close the pipes."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)
-    link.close()
-    life.close()
+    for pipe in pipes:
+        pipe.close()
 
 
 def _end_with(life: Connection) -> None:
@@ -340,13 +350,17 @@ def _end_with(life: Connection) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _reply(handler: Handler, record: JobRecord) -> Reply:
-    context = Context(Job[Any](record, Any))
+def _reply(handler: Handler, record: JobRecord, queue: ChildQueue) -> Reply:
+    access = HandlerQueue(SystemClock(), blocking=queue.blocking)
+    context = Context(Job[Any](record, Any), access)
+
+    async def run() -> Any:
+        context.use(HandlerQueue(SystemClock(), await queue.open()))
+        return await call(handler, context)
+
     try:
-        if inspect.iscoroutinefunction(handler.function):
-            result = asyncio.run(call(handler, context))
-        else:
-            result = call_plain(handler, context)
+        is_async = inspect.iscoroutinefunction(handler.function)
+        result = asyncio.run(run()) if is_async else call_plain(handler, context)
     except BaseException as error:  # noqa: BLE001 - fails the job, not this process
         return reply_failed(error)
     return reply_done(result, context.end())
