@@ -147,6 +147,15 @@ class RecordingQueue:
         )
         return answer
 
+    async def limit(self, *, request: str | None = None, **options: Any) -> str:
+        """Set a limit."""
+        answer: str = await self._note(
+            "limit",
+            {**options, "request": request},
+            lambda: self.queue.limit(request=request, **options),
+        )
+        return answer
+
     async def push_many(
         self, kind: str, tokens: list[str], *, request: str | None = None
     ) -> list[str]:

@@ -10,6 +10,7 @@ from simulator.archived_jobs import ArchivedJobs
 from simulator.call_log import CallLog
 from simulator.invariants.expiry_invariants import follow_expiry
 from simulator.invariants.history_invariants import HistoryTracker
+from simulator.invariants.limit_invariants import LimitTracker, check_turns
 from simulator.invariants.queue_invariants import CommitChain, check_answers, check_version
 from simulator.invariants.schedule_invariants import ScheduleTracker
 from simulator.invariants.unique_invariants import UniqueTracker, check_unique
@@ -26,6 +27,7 @@ class Judge:
         self._archive = ArchivedJobs(history)
         self._unique = UniqueTracker()
         self.schedules = ScheduleTracker()
+        self._limits = LimitTracker()
         self._version = 0
         self._state: State | None = None
         self._chain = CommitChain(
@@ -52,6 +54,7 @@ class Judge:
                 self._unique.follow(self._state, state),
                 follow_expiry(self._state, state),
                 self.schedules.follow(self._state, state),
+                self._limits.follow(self._state, state),
             ):
                 if reason is not None:
                     chain.violate(*reason, version)
@@ -67,4 +70,5 @@ class Judge:
         check_answers(self._chain)
         check_waits(self._chain, self._history)
         check_unique(self._chain, self._history)
+        check_turns(self._chain, self._history)
         return self._chain

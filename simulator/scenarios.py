@@ -22,6 +22,7 @@ Scenario = Literal[
     "unique",
     "expiry",
     "schedules",
+    "groups",
 ]
 """The patterns.
 
@@ -29,8 +30,9 @@ Scenario = Literal[
 clients; ``auto`` has clients that start brokers; ``mixed`` has all of these; ``many-clients`` has
 many clients of few brokers; ``engines`` is one of these whose workers are real worker engines;
 ``batches`` is one of these with consumers and writers; ``waits`` is one of these in which many
-programs also wait for jobs; and ``unique`` and ``expiry`` are ones in which all also push unique
-jobs, or jobs that expire soon; in ``schedules`` some keep schedules, too.
+programs also wait for jobs; and ``unique``, ``expiry`` and ``groups`` are ones in which all also
+push unique jobs, jobs that expire soon, or jobs of groups and kinds with limits; in ``schedules``
+some keep schedules, too.
 """
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
@@ -148,6 +150,14 @@ def _use_schedules(cluster: SimulatedCluster) -> None:
         program.roles = (*program.roles, "schedule")
 
 
+def _use_groups(cluster: SimulatedCluster) -> None:
+    """Let every user of the queue push jobs of groups, too, and the first one set limits."""
+    users = [program for program in cluster.programs if program.roles]
+    for program in users:
+        program.roles = (*program.roles, "groups")
+    users[0].roles = (*users[0].roles, "limits")
+
+
 _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "engines": _use_engines,
     "batches": _use_batches,
@@ -155,5 +165,6 @@ _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "unique": _use_unique,
     "expiry": _use_expiry,
     "schedules": _use_schedules,
+    "groups": _use_groups,
 }
 """How other scenarios are made of the plain ones."""

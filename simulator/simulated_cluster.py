@@ -25,6 +25,7 @@ from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.actors.batch_actors import consume, write
 from simulator.actors.bulk_actors import BulkPublisher
 from simulator.actors.expiry_actors import produce_expiring
+from simulator.actors.group_actors import produce_groups, set_limits
 from simulator.actors.queue_actors import KINDS, Actor, operate, produce, work
 from simulator.actors.schedule_actors import keep_schedules
 from simulator.actors.unique_actors import produce_unique
@@ -375,16 +376,21 @@ class SimulatedCluster:
             await consume(actor, rng.choice((0.5, 3.0, 20.0)), lease_s)
         elif role == "write":
             await write(actor, self.checkpoints, rng.randint(5, 15), rng.choice((0.1, 1.0, 3.0)))
-        elif role == "expiry":
-            await produce_expiring(actor, rng.randint(10, 30), rng.choice((0.1, 0.5, 1.0)))
-        elif role == "unique":
-            await produce_unique(actor, rng.randint(10, 30), rng.choice((0.1, 0.5, 1.0)))
+        elif role in _PRODUCERS:
+            push = _PRODUCERS[role]
+            await push(actor, rng.randint(10, 30), rng.choice((0.1, 0.5, 1.0)))
+        elif role == "limits":
+            await set_limits(actor)
         elif role == "schedule":
             await keep_schedules(actor)
         elif role == "wait":
             await wait_for_jobs(actor, self.known_jobs)
         else:
             await operate(actor, self.known_jobs)
+
+
+_PRODUCERS = {"expiry": produce_expiring, "groups": produce_groups, "unique": produce_unique}
+"""The producers of jobs that are special, by role."""
 
 
 async def _all(tasks: list[asyncio.Task[None]]) -> None:

@@ -30,6 +30,7 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.model.effects.dead_jobs import dead_jobs
 from bucketq.model.effects.reads import oldest_queued
+from bucketq.model.indexes.lane import lane_of
 from bucketq.model.indexes.segment_reads import DecodedJobs
 from bucketq.model.records import JobRecord, KeyRecord
 from bucketq.model.segments import (
@@ -122,10 +123,10 @@ class WholeReader:
         ]
         head.promote(now)
         whole.promote(now)
-        kinds = dict.fromkeys(job.kind for job in whole.jobs)
+        lanes = dict.fromkeys(lane_of(job.kind, job.group) for job in whole.jobs)
         pairs += [
-            (f"next {k}", head.waiting.head_of(k, now), whole.waiting.head_of(k, now))
-            for k in kinds
+            (f"next {name}", head.waiting.head_of(name, now), whole.waiting.head_of(name, now))
+            for name in lanes
         ]
         pairs += [(job.id, head.find_job(job.id), job) for job in looked_up]
         self._found = whole.jobs.by_id
@@ -269,6 +270,8 @@ def _without_segments(head: State, jobs: list[JobRecord], keys: list[KeyRecord])
         consumers=list(head.consumers),
         writers=list(head.writers),
         schedules=list(head.schedules),
+        limits=list(head.limits),
+        buckets=list(head.buckets),
     )
     for name in ("requires", "sessions", "version", "broker", "settings", "paused", "time"):
         setattr(state, name, getattr(head, name))

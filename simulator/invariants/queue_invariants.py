@@ -62,6 +62,8 @@ class CommitChain:
     """The jobs that have left the queue."""
     paused: list[int] = field(default_factory=list)
     """The versions at which anything was paused."""
+    limited: set[str] = field(default_factory=set)
+    """What has had a limit."""
     quiet: list[int] = field(default_factory=list)
     """The versions that changed nothing but how long workers have been silent."""
     handed_to: dict[str, list[int]] = field(default_factory=dict)
@@ -130,6 +132,7 @@ def check_version(
             chain.quiet.append(version)
     if state.paused or state.paused_kinds:
         chain.paused.append(version)
+    chain.limited.update(limit.id for limit in state.limits)
     writer = chain.history.store.history(chain.history.key)[version - 1].writer
     reason = chain.brokers.follow(chain.history, version, writer, before, state)
     reason = reason or chain.consumers.follow(version, before, state)
@@ -246,14 +249,14 @@ def _check_step(chain: CommitChain, version: int, old: JobRecord, job: JobRecord
 
 
 def _unchanging(job: JobRecord) -> tuple[Any, ...]:
-    return (job.seq, job.pushed_at, job.priority, job.key, job.unique)
+    return (job.seq, job.pushed_at, job.priority, job.key, job.unique, job.group)
 
 
 def _check_order(chain: CommitChain, version: int, before: State, state: State) -> None:
-    """No job that was handed out came after one that was due and kept waiting."""
+    """No job that was handed out came after one of its group that was due and kept waiting."""
     if before.paused or state.paused or before.paused_kinds or state.paused_kinds:
         return
-    claimed: dict[str, JobRecord] = {}
+    claimed: dict[tuple[str, str], JobRecord] = {}
     # Jobs that a batch takes back were in order when it claimed them first.
     taken_back = {job_id for consumer in before.consumers for job_id in consumer.jobs}
     for job_id in state.running:
@@ -261,10 +264,11 @@ def _check_order(chain: CommitChain, version: int, before: State, state: State) 
             continue
         job, old = state.jobs.by_id[job_id], before.jobs.get(job_id)
         if old is not None and old.status == "queued" and job.attempt == old.attempt + 1:
-            last = claimed.get(job.kind)
-            claimed[job.kind] = job if last is None or _place(job) > _place(last) else last
+            lane = (job.kind, job.group)
+            last = claimed.get(lane)
+            claimed[lane] = job if last is None or _place(job) > _place(last) else last
     for job in state.jobs:
-        last = claimed.get(job.kind)
+        last = claimed.get((job.kind, job.group))
         passed_over = (
             last is not None
             and job.status == "queued"
@@ -425,7 +429,8 @@ def _check_empty(chain: CommitChain, call: RecordedCall) -> None:
         job = records[at - 1][1]
         stayed = at == len(records) or records[at][0] > last
         is_wanted = kinds is None or job.kind in kinds
-        if stayed and job.status == "queued" and not job.run_at and is_wanted:
+        is_limited = {f"kind={job.kind}", f"group={job.group}"} & chain.limited
+        if stayed and job.status == "queued" and not job.run_at and is_wanted and not is_limited:
             chain.violate("a claim finds what is there", f"{job.id}: {call}", last)
 
 
