@@ -46,4 +46,5 @@ Yes = Annotated[bool, option("--yes -y", "Do not ask for confirmation.")]
 LimitTarget = Annotated[
     str, argument("TARGET", "What it holds for: kind=NAME, group=NAME, or group=* for every group.")
 ]
+BatchId = Annotated[str, argument("BATCH", "Id of the batch, as shown by `ls`.")]
 ScheduleName = Annotated[str, argument("NAME", "Name of the schedule, as shown by `ls`.")]

@@ -24,7 +24,7 @@ from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.operations import Snapshot
-from bucketq.model.records import Backoff, JobRecord
+from bucketq.model.records import Backoff, JobRecord, OnFailed
 from bucketq.model.settings import Settings
 from bucketq.queue.push_options import DEFAULT_SCOPE, JobSpec, scope_of
 
@@ -81,6 +81,7 @@ class Defaults:
     tags: dict[str, str] | None = None
     expires_in_s: float | None = None
     group: str | None = None
+    batch_id: str | None = None
     kinds: tuple[str, ...] = ()
     """Only jobs of these kinds."""
     statuses: tuple[str, ...] = ("queued",)
@@ -93,7 +94,8 @@ class Defaults:
         # Absent if it is not given, so that runs of older versions can be resumed.
         expiry = () if self.expires_in_s is None else (self.expires_in_s,)
         group = () if self.group is None else (f"group={self.group}",)
-        return msgspec.json.encode([*shaping, self.tags, *expiry, *group]).decode()
+        batch = () if self.batch_id is None else (f"batch={self.batch_id}",)
+        return msgspec.json.encode([*shaping, self.tags, *expiry, *group, *batch]).decode()
 
     @property
     def choice(self) -> str:
@@ -120,6 +122,9 @@ class _Line(Struct, forbid_unknown_fields=True):
     replace: Replacement | None = None
     expires_in_s: float | None = None
     group: str | None = None
+    batch_id: str | None = None
+    after: tuple[str, ...] = ()
+    on_failed: OnFailed | None = None
     status: str | None = None
 
 
@@ -285,6 +290,9 @@ def check_item(name: str, item: Item, settings: Settings) -> NewJob:
         job = structs.replace(job, expires_in_s=cast("float", spec.expires_in_s))
     if spec.group is not None:
         job = structs.replace(job, group=spec.group)
+    if spec.batch_id is not None or spec.after or spec.on_failed is not None:
+        after = cast("tuple[str, ...]", spec.after or ())
+        job = structs.replace(job, batch_id=spec.batch_id, after=after, on_failed=spec.on_failed)
     try:
         scope, period_s = scope_of(spec)
         if scope is not None or period_s is not None:
@@ -316,6 +324,9 @@ def _spec(line: _Line, job_id: str, defaults: Defaults) -> JobSpec[Any]:
         replace=line.replace,
         expires_in_s=_first(line.expires_in_s, defaults.expires_in_s, None),
         group=_first(line.group, defaults.group, None),
+        batch_id=_first(line.batch_id, defaults.batch_id, None),
+        after=line.after or None,
+        on_failed=line.on_failed,
     )
 
 

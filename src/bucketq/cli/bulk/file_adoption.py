@@ -135,10 +135,12 @@ class _FileWrite:
         for count, item in enumerate(self._feed.items(Mark())):
             job = check_item(self._feed.name, item, self._settings)
             # A unique name is compared with those of all jobs, which is done by a push.
-            if not item.has_made_id or job.unique is not None or class_of_new(job) != "ready":
+            # So is what a job is linked to.
+            is_linked = job.unique is not None or job.batch_id is not None
+            if not item.has_made_id or is_linked or class_of_new(job) != "ready":
                 raise NotAdoptableError(
                     f"{self._feed.noun} {item.end.number} has an id, a key, a unique name, a "
-                    "delay, a time or an expiry"
+                    "batch, jobs to wait for, a delay, a time or an expiry"
                 )
             row = pushed_row(job, len(rows))
             if size_bytes + len(row.line) >= SEGMENT_BYTES:

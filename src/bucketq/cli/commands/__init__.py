@@ -44,6 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "purge": "Move dead jobs to the archive.",
         "config": "Show or change the settings of a queue.",
         "schedule": "Manage schedules, by which a queue pushes jobs by itself.",
+        "batch": "Manage batches, which push a job when all their jobs have ended.",
         "limit": "Limit how many jobs of a kind or a group run at once, or start in a period.",
     },
     "storage": {
@@ -84,6 +85,13 @@ SUBCOMMANDS: dict[str, dict[str, str]] = {
         "pause": "Push no more jobs of a schedule, until it is resumed.",
         "resume": "Push jobs of a schedule again after a pause.",
         "run": "Push the job of a schedule now and print its id, paused or not.",
+    },
+    "batch": {
+        "open": "Open a batch and print its id.",
+        "ls": "List the batches, with how many of their jobs have ended.",
+        "show": "Show one batch: its counts, and what is pushed at its end.",
+        "close": "Close a batch, so that it is done when all its jobs have ended.",
+        "cancel": "End a batch without its callback.",
     },
     "limit": {
         "set": "Set the limit of a kind or a group.",

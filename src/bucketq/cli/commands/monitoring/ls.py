@@ -102,7 +102,7 @@ def _row_of(job: Job[Any], moment_now: datetime) -> tuple[object, ...]:
     return (
         job.id,
         job.kind,
-        job.status,
+        "held" if job.is_held else job.status,
         job.priority,
         job.attempt,
         age(job.pushed_at, moment_now),

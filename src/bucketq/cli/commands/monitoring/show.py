@@ -143,7 +143,11 @@ def _fields(record: JobRecord) -> list[tuple[str, object]]:
             shown.append((name, msgspec.json.encode(value).decode()))
         elif name == "progress" and value is not None:
             shown.append((name, describe_progress(value)))
-        elif name not in apart and value is not None and value is not False and value != "":
+        elif name == "after" and value:
+            shown.append((name, " ".join(value)))
+        elif name == "done_batch" and value is not None:
+            shown.append((name, f"{value.id}: {value.completed} of {value.jobs} completed"))
+        elif name not in apart and not any(value is each for each in (None, False, "", ())):
             shown.append((name, value))
     return shown
 

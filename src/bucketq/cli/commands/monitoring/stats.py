@@ -41,6 +41,9 @@ async def run(out: Output, url: Url) -> None:
         print("paused: no jobs are handed out until `bucketq resume`")
     if found.oldest_queued_s is not None:
         print(f"oldest queued job: {duration(max(0.0, found.oldest_queued_s))}")
+    if found.held:
+        named = ", ".join(f"{kind} ({count:,})" for kind, count in found.held.items())
+        out.result(f"held: these of the queued jobs wait for others: {named}", None)
     for limit in found.limited:
         out.result(f"limited: no more jobs of {limit.target} start now, {describe(limit)}", None)
     if found.unclaimed():

@@ -73,6 +73,16 @@ Replace = Annotated[
 Group = Annotated[
     str | None, option("--group NAME", "The group whose turns and limits it shares, as a tenant.")
 ]
+After = Annotated[
+    list[str] | None,
+    option("--after JOB", "Hold it back until this job has completed; may be repeated."),
+]
+OnFailed = Annotated[
+    str | None, option("--on-failed run", "Run it even if a job of --after does not complete.")
+]
+BatchId = Annotated[
+    str | None, option("--batch-id BATCH", "The open batch that it is added to (`bucketq batch`).")
+]
 Tags = Annotated[list[str] | None, option("--tag -t NAME=VALUE", "A tag; may be repeated.")]
 
 
@@ -97,6 +107,9 @@ async def run(  # noqa: PLR0913 - each is an option
     unique: Unique = None,
     unique_scope: UniqueScope = None,
     replace: Replace = None,
+    after: After = None,
+    on_failed: OnFailed = None,
+    batch_id: BatchId = None,
     batch: Batch = None,
     progress: ProgressPath = None,
     restart: Restart = False,
@@ -105,47 +118,44 @@ async def run(  # noqa: PLR0913 - each is an option
 ) -> int:
     """Push a job and print its id; with --bulk, one job per line.
 
-    The queue is created if it does not exist.
     With --bulk and a KIND, each line is a payload. Without a KIND, each line is a job:
     {"kind": "email", "payload": {...}, "priority": 5, "key": "...", "tags": {...}}; id, priority,
-    delay_s, run_at, max_attempts, backoff, key, tags, unique, unique_scope, replace,
-    expires_in_s and group are optional. All lines are checked before the first is pushed.
+    delay_s, run_at, max_attempts, backoff, key, tags, unique, unique_scope, replace, expires_in_s,
+    group, after, on_failed and batch_id are optional. All are checked before the first is pushed.
 
     All lines of a large file are pushed in one commit, all or none, unless lines have an id, a key,
-    a unique name or a time, the queue is behind a broker (bucketq://) or --batch is given.
+    a unique name, a batch, jobs to wait for or a time, or a broker or --batch is given.
 
     A bulk push can be interrupted at any time, even by kill -9, and resumed by running the same
     command again: no line is lost or pushed twice. Progress is recorded in FILE.bucketq-progress,
     and the id of a job is derived from the content of the file and the line number. The progress
     file is kept at the end, so that running the command again does nothing; --restart pushes
-    everything again. A push from stdin cannot be resumed.
+    everything again. A push from stdin cannot be resumed. A missing queue is created.
 
     Examples:
         bucketq push file:///srv/jobs/queue.json email '{"to": "ada@example.org"}'
-        bucketq push file:///srv/jobs/queue.json thumbnail --file picture.png --as bytes
-        bucketq push file:///srv/jobs/queue.json email --group acme --key ada --file mail.json
+        bucketq push file:///srv/jobs/queue.json thumbnail --group acme --file a.png --as bytes
         bucketq push file:///srv/jobs/queue.json index 17 --unique user-17 --delay 5s --replace both
         bucketq push file:///srv/jobs/queue.json quote '"ACME"' --expires 30s --wait 40s
-        bucketq push file:///srv/jobs/queue.json email --bulk --file payloads.jsonl
+        bucketq push file:///srv/jobs/queue.json mail '"ada"' --after 01KG9MFMM0PWD5ARV0FP67PJ7K
         bucketq push s3://bucket/jobs/queue.json --bulk --file jobs.jsonl --batch 5000
     """
     common: dict[str, Any] = {"priority": priority, "max_attempts": max_attempts, "group": group}
-    common |= {"tags": parse_tags(tags), **_parse_times(delay, run_at, expires)}
-    single = {"id": job_id, "key": key, "request": request, "unique": unique, "replace": replace}
-    single |= {"unique_scope": unique_scope}
+    common |= _parse_times(delay, run_at, expires) | {"batch_id": batch_id}
+    common["tags"] = parse_tags(tags)
+    names = {"id": job_id, "key": key, "unique": unique, "unique_scope": unique_scope}
+    links = {"after": after or None, "on_failed": on_failed}
+    single = names | links | {"request": request, "replace": replace}
     if bulk:
         _refuse_file_as_kind(kind if payload is None else payload, file)
-        single |= {"wait": wait, "as": None if encoding == "json" else encoding}
-        given = {f"--{name.replace('_', '-')}": value for name, value in single.items()}
-        _refuse_single(given | {"the payload": payload})
+        _refuse_single(single | {"wait": wait}, payload, encoding)
         defaults = common | {"kind": kind, "priority": priority or None}
         plan = {"progress": progress, "restart": restart, "batch_jobs": batch}
         return await _push_bulk(out, url, file or Path(STDIN), defaults, plan)
     _refuse_plan(progress, restart=restart)
     value = _read_payload(payload, file, encoding)
-    wait_s = None if wait is None else parse_duration(wait, "--wait")
     options = common | single | {"unique_scope": _parse_scope(unique_scope)}
-    return await _push_one(out, url, kind, value, wait_s, options)
+    return await _push_one(out, url, kind, value, wait, options)
 
 
 def _refuse_plan(progress: Path | None, *, restart: bool) -> None:
@@ -166,9 +176,10 @@ async def _push_one(
     url: str,
     kind: str | None,
     payload: Any,
-    wait_s: float | None,
+    wait: str | None,
     options: dict[str, Any],
 ) -> int:
+    wait_s = None if wait is None else parse_duration(wait, "--wait")
     if kind is None:
         raise InvalidRequestError("name the kind of the job: bucketq push URL KIND PAYLOAD")
     if not options["id"] and not options["request"]:
@@ -241,7 +252,9 @@ def _refuse_file_as_kind(argument: str | None, file: Path | None) -> None:
         )
 
 
-def _refuse_single(given: dict[str, str | None]) -> None:
-    for name, value in given.items():
+def _refuse_single(single: dict[str, Any], payload: str | None, encoding: str) -> None:
+    single["as"] = None if encoding == "json" else encoding
+    given = {f"--{name.replace('_', '-')}": value for name, value in single.items()}
+    for name, value in (given | {"the payload": payload}).items():
         if value is not None:
             raise InvalidRequestError(f"--bulk pushes many jobs: {name} is for a single job")
