@@ -14,6 +14,7 @@ from bucketq.store.url import open_store
 from tests.contract.faults import now_and_then, through
 from tests.integration.deep_lives import DeepLives, judge, until_swept
 from tests.integration.deep_program import POLICY, SETTINGS, open_deep
+from tests.integration.payload_lives import PayloadLives
 from tests.servers.proxy import FaultProxy
 from tests.servers.server import Server
 
@@ -66,7 +67,17 @@ async def kills_between_any_two_steps_on_a_deep_queue_lose_and_double_nothing(
     await lives.judge()
 
 
+@pytest.mark.parametrize("pairs", [3, pytest.param(20, marks=FULL)])
+async def kills_between_any_two_steps_lose_no_large_payload_and_leave_none_behind(
+    server: Server, tmp_path: Path, pairs: int
+) -> None:
+    lives = PayloadLives(server.url(), tmp_path)
+    await lives.run(pairs)
+    await lives.judge()
+
+
 TESTS = (
     a_deep_queue_loses_and_doubles_nothing_if_answers_are_lost,
     kills_between_any_two_steps_on_a_deep_queue_lose_and_double_nothing,
+    kills_between_any_two_steps_lose_no_large_payload_and_leave_none_behind,
 )

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -39,6 +40,9 @@ WHENS = ("before", "after", "during")
 class DeepLives:
     """Programs on one deep queue, two at a time, of which each kills itself."""
 
+    program: Sequence[str] = PROGRAM
+    settings: Mapping[str, Any] = SETTINGS
+
     def __init__(self, url: str, folder: Path, seed: int = 7) -> None:
         self.url = url
         self._folder = folder
@@ -49,14 +53,14 @@ class DeepLives:
         location = open_store(self.url)
         queue, _ = open_deep(location.store, location.key, self.url, "direct")
         async with queue:
-            await queue.configure(**SETTINGS)
+            await queue.configure(**self.settings)
         await location.store.close()
         await asyncio.to_thread(self._run, pairs)
 
     def _run(self, pairs: int) -> None:
         environ = {**ENVIRONMENT, **os.environ, "PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
         with subprocess.Popen(
-            PROGRAM,
+            self.program,
             cwd=ROOT,
             env=environ,
             stdin=subprocess.PIPE,
