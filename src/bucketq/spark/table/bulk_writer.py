@@ -252,4 +252,6 @@ def _find_obstacle(access: QueueAccess, columns: WriteColumns) -> str:
     for name in _COMPARED:
         if name in columns.fields:
             return f"each row with a column {name} has to be compared with the queue"
+    if "job_group" in columns.fields:
+        return "segments that executors write have no groups, and there is a column job_group"
     return ""

@@ -52,7 +52,8 @@ DDL = (
     "pushed_at timestamp, run_at timestamp, claimed_at timestamp, heartbeat_at timestamp, "
     "finished_at timestamp, worker string, key string, tags map<string,string>, "
     "cancel_requested boolean, replay_of string, error string, "
-    "errors array<struct<at:timestamp,attempt:int,cause:string,error:string,worker:string>>"
+    "errors array<struct<at:timestamp,attempt:int,cause:string,error:string,worker:string>>, "
+    "job_group string"
 )
 """The columns as Spark declares them."""
 _COLUMNS = [column.split(" ") for column in DDL.split(", ")]
@@ -71,6 +72,7 @@ def _batch(jobs: Sequence[JobRecord]) -> pa.RecordBatch:
         **_bodies(jobs, "payload"),
         **_bodies(jobs, "result"),
         "tags": pa.array([[*job.tags.items()] if job.tags else () for job in jobs], _TAGS),
+        "job_group": _column([job.group or None for job in jobs], _TEXT),
         "error": _column([job.errors[-1].error if job.errors else None for job in jobs], _TEXT),
         "errors": pa.array(
             [[*map(asdict, job.errors)] if job.errors else () for job in jobs], _ERRORS

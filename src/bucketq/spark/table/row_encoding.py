@@ -185,7 +185,7 @@ def _jobs(batch: pa.RecordBatch, columns: WriteColumns, ids: list[str]) -> Itera
         given: dict[str, Any] = {"id": made, "kind": columns.kind}
         for name, values in fields.items():
             if values[number] is not None and values[number] != {}:
-                given[name] = values[number]
+                given["group" if name == "job_group" else name] = values[number]
         yield NewJob(payload=raw, payload_encoding=encoding, **given)
 
 

@@ -47,6 +47,7 @@ _FIELDS: dict[str, tuple[str, Callable[[t.DataType], bool]]] = {
     "max_attempts": ("int", _is_whole),
     "key": ("string", _is_text),
     "tags": ("map<string,string>", _is_tags),
+    "job_group": ("string", _is_text),
 }
 """The columns that are fields of a job: the type that each must have, and a check of it."""
 

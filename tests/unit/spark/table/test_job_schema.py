@@ -89,6 +89,10 @@ def test_tags_are_a_map() -> None:
     assert row()["tags"] == []
 
 
+def test_a_group_is_a_column_and_null_if_there_is_none() -> None:
+    assert (row(group="acme")["job_group"], row()["job_group"]) == ("acme", None)
+
+
 def test_many_jobs_make_several_batches_and_none_make_none() -> None:
     jobs = [record(seq=number) for number in range(BATCH_ROWS + 1)]
     found = list(job_batches(jobs))
@@ -109,6 +113,7 @@ def read_singly(job: JobRecord) -> dict[str, Any]:
         "tags": list((job.tags or {}).items()),
         "error": job.errors[-1].error if job.errors else None,
         "errors": [msgspec.structs.asdict(each) for each in job.errors],
+        "job_group": job.group or None,
     }
 
 

@@ -127,9 +127,10 @@ def test_fields_are_read_from_their_columns_and_left_out_if_null() -> None:
         pa.array([3, None]),
         pa.array(["k", None]),
         pa.array([[("t", "1")], None], pa.map_(pa.string(), pa.string())),
+        pa.array(["acme", None]),
     )
     names = ("id", "kind", "priority", "delay_s", "run_at", "max_attempts", "key", "tags")
-    first, second = specs(rows, columns("json", *names))
+    first, second = specs(rows, columns("json", *names, "job_group"))
     assert first == NewJob(
         kind="a",
         payload=first.payload,
@@ -139,6 +140,7 @@ def test_fields_are_read_from_their_columns_and_left_out_if_null() -> None:
         max_attempts=3,
         key="k",
         tags={"t": "1"},
+        group="acme",
     )
     assert second == NewJob(kind="b", payload=second.payload, id=second.id, delay_s=1.5)
 
