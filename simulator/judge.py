@@ -11,6 +11,7 @@ from simulator.call_log import CallLog
 from simulator.invariants.expiry_invariants import follow_expiry
 from simulator.invariants.history_invariants import HistoryTracker
 from simulator.invariants.limit_invariants import LimitTracker, check_turns
+from simulator.invariants.operator_invariants import check_drains, follow_operators
 from simulator.invariants.queue_invariants import CommitChain, check_answers, check_version
 from simulator.invariants.schedule_invariants import ScheduleTracker
 from simulator.invariants.unique_invariants import UniqueTracker, check_unique
@@ -55,6 +56,7 @@ class Judge:
                 follow_expiry(self._state, state),
                 self.schedules.follow(self._state, state),
                 self._limits.follow(self._state, state),
+                follow_operators(self._state, state),
             ):
                 if reason is not None:
                     chain.violate(*reason, version)
@@ -71,4 +73,5 @@ class Judge:
         check_waits(self._chain, self._history)
         check_unique(self._chain, self._history)
         check_turns(self._chain, self._history)
+        check_drains(self._chain, self._history)
         return self._chain

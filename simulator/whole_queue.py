@@ -273,7 +273,8 @@ def _without_segments(head: State, jobs: list[JobRecord], keys: list[KeyRecord])
         limits=list(head.limits),
         buckets=list(head.buckets),
     )
-    for name in ("requires", "sessions", "version", "broker", "settings", "paused", "time"):
+    copied = ("requires", "sessions", "version", "broker", "settings", "paused", "time")
+    for name in (*copied, "workers", "audit"):
         setattr(state, name, getattr(head, name))
     state.commits.extend(head.commits)
     state.paused_kinds = head.paused_kinds

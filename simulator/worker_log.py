@@ -181,11 +181,26 @@ class RecordingEngineQueue:
         )
         return answer
 
+    async def announce(self, worker: str, **fields: Any) -> bool:
+        """Let the queue list the engine."""
+        detail = {name: fields[name] for name in ("run_id", "draining", "leaving")}
+        answer: bool = await self._note(
+            "announce", detail, lambda: self._queue.announce(worker, **fields)
+        )
+        return answer
+
+    async def drain(self) -> int:
+        """Ask the engine to finish, as an operator does."""
+        answer: int = await self._note(
+            "drain", {"worker": self._engine}, lambda: self._queue.drain(self._engine)
+        )
+        return answer
+
     async def complete_many(
-        self, jobs: list[tuple[Job[str], Any]], *, request: str | None = None
+        self, jobs: list[tuple[Job[str], Any, Any]], *, request: str | None = None
     ) -> list[bool]:
         """Complete jobs together."""
-        held = [(job.id, job.lease.lease) for job, _ in jobs]
+        held = [(job.id, job.lease.lease) for job, *_ in jobs]
         answer: list[bool] = await self._note(
             "complete_many",
             {"jobs": held, "request": request},

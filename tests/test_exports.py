@@ -15,6 +15,7 @@ from bucketq import BucketQError
 EXPORTS = [
     "AccessDeniedError",
     "Archive",
+    "AuditEntry",
     "Backoff",
     "Batch",
     "BatchCounts",
@@ -83,6 +84,8 @@ EXPORTS = [
     "UnavailableError",
     "UploadExpiredError",
     "Worker",
+    "WorkerInfo",
+    "WorkerNotFoundError",
     "connect",
     "connect_sync",
     "list_queues",

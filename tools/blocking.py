@@ -28,6 +28,7 @@ SOURCES = [
         "limit_verbs.py",
         "token_verbs.py",
         "history_verbs.py",
+        "operator_verbs.py",
     )
 ]
 HEADER = '''"""``BlockingQueue``: the verbs of ``Queue`` for programs that do not use asyncio.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bucketq.clock import Clock
+from bucketq.errors import BucketQError
 from bucketq.worker.context import Context
 from bucketq.worker.engine import Engine
 from bucketq.worker.handler_exceptions import GiveUp, Retry
@@ -33,6 +34,7 @@ BEHAVIOURS = (*NEVER_FAILING, "flaky", "again", "tardy", "poison", "hopeless", "
 """The kinds that only engines work on, without crashers."""
 LIMITS: dict[str, int] = {kind: limit for kind, limit in CRASHERS.items() if limit is not None}
 """The ``max_attempts`` of handlers that set one."""
+_DRAINED_S = 20.0  # Some heartbeats; a partition may keep the request away for longer.
 _TARDY_S = 2.0  # The timeout of "tardy" handlers; half of them are slower.
 
 
@@ -69,7 +71,7 @@ async def _run_engine(setup: EngineSetup, name: str) -> None:
     concurrency = rng.choice((1, 1, 2, 4, 8))
     # An engine that knows some kinds only must end, or jobs of other kinds would wait for ever.
     kinds = rng.choice((None, None, ("quick",), tuple(rng.sample(BEHAVIOURS, 4)), KINDS))
-    ends, longest_s = rng.choice(("late", "soon", "backlog")), rng.uniform(3, 40)
+    ends, longest_s = rng.choice(("late", "soon", "backlog", "drained")), rng.uniform(3, 40)
     drain_s = rng.choice((2.0, 10.0, 30.0))
     if faults_ended:
         kinds, ends = None, "never"
@@ -78,8 +80,14 @@ async def _run_engine(setup: EngineSetup, name: str) -> None:
     engine_run.is_burst = not faults_ended and rng.random() < 0.2
     full = asyncio.Event()
     watch = _RecordedHandlers(setup, engine_run, full)
+    queue = RecordingEngineQueue(setup.worker_log.history, name, setup.queue)
+
+    def stop() -> None:
+        engine_run.stopped_s = loop.time()
+        engine.stop()
+
     engine = Engine(
-        RecordingEngineQueue(setup.worker_log.history, name, setup.queue),  # type: ignore[arg-type]  # only what an engine uses
+        queue,  # type: ignore[arg-type]  # only what an engine uses
         watch.handlers(),
         TaskRunner(),
         setup.clock,
@@ -87,6 +95,7 @@ async def _run_engine(setup: EngineSetup, name: str) -> None:
         concurrency=concurrency,
         burst=engine_run.is_burst,
         drain_s=drain_s,
+        on_drain=stop,
     )
     if ends == "backlog":
         watch.waiting = lambda: engine.counters.waiting
@@ -95,8 +104,12 @@ async def _run_engine(setup: EngineSetup, name: str) -> None:
     await _first_of(
         [asyncio.wait([running]), setup.stopped.wait(), full.wait(), asyncio.sleep(patience_s)]
     )
-    engine_run.stopped_s = loop.time()
-    engine.stop()
+    if ends == "drained":
+        await _ask_to_finish(queue, running, setup.stopped)
+    stopped_s = engine_run.stopped_s
+    if stopped_s is None:
+        stopped_s = loop.time()
+        stop()
     if rng.random() < 0.4:
         await asyncio.wait([running], timeout=rng.choice((0.0, rng.uniform(0, 6))))
         if not running.done():
@@ -104,9 +117,20 @@ async def _run_engine(setup: EngineSetup, name: str) -> None:
             engine.stop(hurry=True)
     await running
     engine_run.ended_s = loop.time()
-    hurry_at = engine_run.stopped_s + engine.drain.handlers_s
+    hurry_at = stopped_s + engine.drain.handlers_s
     if engine_run.hurried_s is None and engine_run.ended_s >= hurry_at:
         engine_run.hurried_s = hurry_at
+
+
+async def _ask_to_finish(
+    queue: RecordingEngineQueue, running: asyncio.Task[None], stopped: asyncio.Event
+) -> None:
+    """Drain an engine, and give it some time to end by itself."""
+    try:
+        await queue.drain()
+    except BucketQError:
+        return
+    await _first_of([asyncio.wait([running]), stopped.wait(), asyncio.sleep(_DRAINED_S)])
 
 
 async def _first_of(waits: list[Any]) -> None:

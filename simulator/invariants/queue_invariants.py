@@ -211,7 +211,7 @@ def _quiet(job: JobRecord) -> JobRecord:
 
 
 def _head(state: State) -> tuple[Any, ...]:
-    bulk = (tuple(state.consumers), tuple(state.writers))
+    bulk = (tuple(state.consumers), tuple(state.writers), tuple(state.workers))
     return (state.broker, state.settings, state.paused, state.paused_kinds, bulk)
 
 

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
         SupersededError,
         UnavailableError,
         UploadExpiredError,
+        WorkerNotFoundError,
     )
+    from bucketq.model.audit_records import AuditEntry
     from bucketq.model.job_ids import JobId
     from bucketq.model.limits import LimitInfo
     from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from bucketq.model.records import Backoff, BatchCounts, Failure, Progress
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
+    from bucketq.model.worker_records import WorkerInfo
     from bucketq.queue.change import Change, ChangeRequest, HistoryRange, JobChange
     from bucketq.queue.job import Job, JobBatch, JobPage
     from bucketq.queue.job_batch import Batch, BatchInfo
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessDeniedError",
     "Archive",
+    "AuditEntry",
     "Backoff",
     "Batch",
     "BatchCounts",
@@ -137,6 +141,8 @@ __all__ = [
     "UnavailableError",
     "UploadExpiredError",
     "Worker",
+    "WorkerInfo",
+    "WorkerNotFoundError",
     "connect",
     "connect_sync",
     "list_queues",
@@ -152,6 +158,7 @@ _NAMES = {
     "bucketq.client.blocking_queue": "BlockingQueue",
     "bucketq.client.connect": "connect",
     "bucketq.client.queue_listing": "list_queues",
+    "bucketq.model.audit_records": "AuditEntry",
     "bucketq.model.job_ids": "JobId",
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
     "bucketq.model.records": "Backoff BatchCounts Failure Progress",
@@ -159,6 +166,7 @@ _NAMES = {
     "bucketq.model.queue_stats": "Stats",
     "bucketq.model.settings": "Settings",
     "bucketq.model.tokens": "TokenInfo",
+    "bucketq.model.worker_records": "WorkerInfo",
     "bucketq.queue.queue": "Queue",
     "bucketq.queue.change": "Change ChangeRequest HistoryRange JobChange",
     "bucketq.queue.job": "Job JobBatch JobPage",

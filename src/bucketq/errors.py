@@ -130,6 +130,10 @@ class DependencyNotFoundError(JobNotFoundError):
     """A job cannot wait for one that is in neither the queue nor its archive."""
 
 
+class WorkerNotFoundError(RejectedError):
+    """No worker of this name or id was heard lately."""
+
+
 class LeaseLostError(RejectedError):
     """Another worker may have the job by now: stop working on it."""
 

@@ -30,6 +30,7 @@ from tests.compat.expiring_rows import expiring
 from tests.compat.golden_file import Golden
 from tests.compat.limit_rows import limited
 from tests.compat.linked_rows import linked
+from tests.compat.operator_rows import operated
 from tests.compat.pushed_jobs import PUSH
 from tests.compat.running_jobs import progress, snoozed, tls
 from tests.compat.schedule_rows import SCHEDULES, add_schedules
@@ -425,6 +426,7 @@ FILES = {
     "bulk": Golden(bulk, "commit-42"),
     "digests": Golden(digests, "commit-42"),
     "full": Golden(full, "commit-42"),
+    "operated": Golden(operated, "commit-1"),
     "progress": Golden(progress, "commit-1"),
     "snoozed": Golden(snoozed, "commit-1"),
     "tls": Golden(tls, "commit-1"),

@@ -20,6 +20,7 @@ from bucketq.codec.segment_file import (
     split_block,
 )
 from bucketq.errors import JobNotFoundError
+from bucketq.model.audit_records import AuditRecord
 from bucketq.model.base import NewJob
 from bucketq.model.job_batches import BatchRecord, Callback, ReadBatches
 from bucketq.model.limits import BucketRecord, LimitRecord
@@ -53,6 +54,7 @@ from bucketq.model.sessions import Session
 from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord
 from bucketq.model.transitions import apply
+from bucketq.model.worker_records import WorkerRecord
 from tests.compat import regenerate
 from tests.compat.adopted_rows import adopted_ids, adopted_segment
 from tests.compat.expiring_rows import expiring_at, expiring_segment
@@ -89,7 +91,8 @@ def test_the_same_state_is_written_with_the_same_bytes(name: str) -> None:
 def test_a_golden_object_that_was_read_is_written_again_as_it_was(name: str) -> None:
     document = decode(golden(name), f"{name}.json")
     state = document.state
-    bulk = (state.consumers, state.writers, state.reservations, state.schedules, state.batches)
+    operators = (state.workers, state.audit, state.batches)
+    bulk = (state.consumers, state.writers, state.reservations, state.schedules, *operators)
     state.cold.rows.is_touched = True
     for table in (state.jobs, state.keys, state.tokens, *bulk, state.sessions.table):
         table.touched.update(table.blocks)
@@ -286,6 +289,8 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     schedules += tenants["schedules"]
     linked = json.loads(golden("linked"))
     del linked["batches"][1]["news"]
+    operated = json.loads(golden("operated"))
+    del operated["workers"][0]["news"], operated["audit"][0]["news"]
     come = json.loads(golden("progress"))["jobs"]
     snoozed = json.loads(golden("snoozed"))["jobs"]
     named, expiring = (json.loads(golden(name))["jobs"] for name in ("unique", "expiring"))
@@ -314,6 +319,8 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
         (SegmentRecord, entries),
         (ReservationRecord, reservations),
         (ScheduleRecord, schedules),
+        (WorkerRecord, operated["workers"]),
+        (AuditRecord, operated["audit"]),
     ]
     for shape, rows in shapes:
         fields = {field for row in rows for field in row}

@@ -43,7 +43,7 @@ class Hand:
                     str(log),
                 ],
                 cwd=ROOT,
-                env=ENVIRONMENT,
+                env={**os.environ, "PYTHONPATH": child_path(ROOT)},
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
                 start_new_session=True,

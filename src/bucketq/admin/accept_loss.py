@@ -20,9 +20,11 @@ from bucketq.codec.segment_check import CheckedSegment
 from bucketq.codec.segment_file import encode_segment, segment_row, sort_rows
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.objects.writer_name import writer_name
 from bucketq.errors import InvalidRequestError
 from bucketq.model.history import break_off
 from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.oversight.audit_notes import note_action
 from bucketq.model.state import State
 
 # A conflict means that the queue was changed within one write; twenty in a row mean a busy queue.
@@ -80,12 +82,19 @@ async def accept_loss(target: QueueObject, chosen: Collection[str] | None) -> Ac
         try:
             given_up = await _replace(target, state, found)
             break_off(state)
+            _note(target, state, given_up)
             await target.write_state(state, stored.etag)
         except (ChangedMeanwhileError, StaleStateError):
             continue
         return AcceptedLoss(summarize(state), given_up, saved, doubtful)
     message = f"{target.url} changes too often to be repaired: pause its workers, and try again"
     raise ChangedMeanwhileError(message)
+
+
+def _note(target: QueueObject, state: State, given_up: tuple[BadSegment, ...]) -> None:
+    about = tuple(f"segment {bad.id}" for bad in given_up)
+    now, by = target.clock.now(), writer_name()
+    note_action(state, "accept-loss", about, now, by=by, count=len(given_up))
 
 
 async def _read(

@@ -11,6 +11,7 @@ not add a row with a number or an id that one of them has.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -21,9 +22,11 @@ from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode
 from bucketq.codec.merge import EditConflictError, changes, merge
 from bucketq.commit.objects.queue_segments import StaleStateError
+from bucketq.commit.objects.writer_name import writer_name
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
 from bucketq.model.history import break_off
 from bucketq.model.indexes.table import Row, Table
+from bucketq.model.oversight.audit_notes import note_action
 from bucketq.model.segments import JOB_CLASSES, SegmentRecord
 from bucketq.model.state import State
 
@@ -97,6 +100,7 @@ async def finish_edit(target: QueueObject, draft: Draft, text: bytes) -> Edited:
         try:
             await _check_new_rows(target, decode(found.body, target.url, accept=True).state, state)
             break_off(state)
+            _note(state, found_changes, target.clock.now())
             await target.write_state(state, found.etag)
         except (ChangedMeanwhileError, StaleStateError):
             continue
@@ -104,6 +108,11 @@ async def finish_edit(target: QueueObject, draft: Draft, text: bytes) -> Edited:
         return Edited(summarize(state), total, found_changes, unknown)
     message = f"{target.url} changes too often to be edited: pause its workers, and try again"
     raise ChangedMeanwhileError(message)
+
+
+def _note(state: State, found: dict[str, int], now: datetime) -> None:
+    about = tuple(f"{name} ({count})" for name, count in found.items())
+    note_action(state, "edit", about, now, by=writer_name(), count=sum(found.values()))
 
 
 def _parse_text(text: bytes, base: State) -> State:
@@ -124,6 +133,10 @@ def _parse_text(text: bytes, base: State) -> State:
         raise InvalidRequestError(
             "the text cannot be used: leave 'since', 'heads' and 'changes' as they are; they are "
             "the history of the queue"
+        )
+    if list(state.audit) != list(base.audit):
+        raise InvalidRequestError(
+            "the text cannot be used: leave 'audit' as it is; it says what operators did"
         )
     return state
 

@@ -9,8 +9,10 @@ from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summa
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode, is_tombstone
 from bucketq.commit.objects.queue_segments import StaleStateError
+from bucketq.commit.objects.writer_name import writer_name
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.history import break_off
+from bucketq.model.oversight.audit_notes import note_action
 from bucketq.model.state import State
 
 
@@ -61,6 +63,7 @@ async def repair(target: QueueObject, *, accept: bool = False) -> Diagnosis:
         return Diagnosis(problem, summary=summarize(state))
     saved = await _save(target, state, found.body)
     break_off(state)
+    note_action(state, "repair", (), target.clock.now(), by=writer_name())
     await target.write_state(state, found.etag)
     return Diagnosis(problem, summary=summarize(state), saved=saved)
 

@@ -33,6 +33,7 @@ from bucketq.codec.layout import OPENINGS, SEGMENTS
 from bucketq.codec.segment_file import SEGMENT_BYTES
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY
+from bucketq.commit.objects.writer_name import writer_name
 from bucketq.commit.upkeep.spiller import encode_spill
 from bucketq.errors import (
     CorruptStateError,
@@ -47,6 +48,7 @@ from bucketq.model.history import History
 from bucketq.model.job_batches import FEATURE as BATCHES
 from bucketq.model.limits import FEATURE as LIMITS
 from bucketq.model.operations import Release, Request
+from bucketq.model.oversight.audit_notes import note_action
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import FEATURE as SCHEDULES
 from bucketq.model.segments import SegmentClass
@@ -132,6 +134,8 @@ async def restore(
     replaced = _Replaced() if found is None else await _replace(target, found)
     state = copy.state
     _renew(target, state, replaced)
+    replacing = (f"replacing {replaced.saved}",) if replaced.saved else ()
+    note_action(state, "restore", replacing, target.clock.now(), by=writer_name())
     sources = [folder for folder in (payloads, folder_of_queue(target)) if folder is not None]
     released, segments, refusal, lost = await _fill(target, copy, replaced, sources)
     try:
@@ -203,6 +207,8 @@ def _renew(target: QueueObject, state: State, replaced: _Replaced) -> None:
     state.broker = None
     state.history, state.recorder = History(), None
     state.sessions = Sessions(horizon=state.version + 1)
+    for worker in list(state.workers):
+        state.forget("workers", worker.id)
 
 
 async def _fill(

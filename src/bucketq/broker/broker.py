@@ -276,7 +276,7 @@ class Broker:
             version=leader.version,
         )
         welcome, shown = self._guard.greet(leader.state, hello, welcome)
-        connection = BrokerConnection(self, welcome, send, shown)
+        connection = BrokerConnection(self, welcome, send, shown, hello.client)
         self._connections[id(connection)] = connection
         self.idle_since = None
         return connection

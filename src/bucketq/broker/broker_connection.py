@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 from bucketq.broker.token_guard import ShownToken
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.model.operations import WAITING, Request
+from bucketq.model.oversight.audit_notes import DESCRIBED
 from bucketq.rpc.messages import Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.refusals import refusal_of
 
 if TYPE_CHECKING:  # It imports this module.
     from bucketq.broker.broker import Broker
+
+_LONGEST_NAME = 100
+"""How many characters of the name of a client the audit table keeps."""
 
 
 class RemoteRequest(PendingRequest):
@@ -42,9 +46,12 @@ class RemoteRequest(PendingRequest):
 
     @property
     def by(self) -> str:
-        """The token that its client has shown, if any."""
+        """The token that its client has shown; or the name of an operator's client, unproved."""
         shown = self.connection.shown
-        return "" if shown is None else f"token {shown.id}"
+        if shown is not None:
+            return f"token {shown.id}"
+        name = self.connection.client
+        return f"client {name}" if name and type(self.request.operation) in DESCRIBED else ""
 
     @property
     def is_resolved(self) -> bool:
@@ -67,8 +74,11 @@ class BrokerConnection:
         welcome: Welcome,
         send: Callable[[Answers], None],
         shown: ShownToken | None = None,
+        client: str = "",
     ) -> None:
         """Begin; answers are passed to ``send``."""
+        self.client = client[:_LONGEST_NAME]
+        """What the client calls itself."""
         self.welcome = welcome
         self.shown = shown
         """The token that the client has shown, if any."""

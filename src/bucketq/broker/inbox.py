@@ -11,7 +11,7 @@ from collections import deque
 
 from bucketq.commit.pending_requests import MAX_PENDING, MAX_PENDING_BYTES, PendingRequest
 from bucketq.errors import OverloadedError, UnavailableError
-from bucketq.model import numbered_batches
+from bucketq.model import numbered_batches, worker_records
 from bucketq.model import operations as ops
 
 _ROOMS = (2.0, 1.0, 0.75)
@@ -20,6 +20,7 @@ finished, and pushes are rejected before claims are."""
 _FIRST, _MIDDLE, _LAST = 0, 1, 2
 _RANKS: dict[type, int] = {
     ops.Heartbeat: _FIRST,
+    worker_records.Announce: _FIRST,
     ops.Complete: _FIRST,
     ops.CompleteMany: _FIRST,
     ops.Fail: _FIRST,

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker_connection import RemoteRequest
+from bucketq.broker.heard_workers import HeardWorkers
 from bucketq.broker.lease_expiry import LeaseExpiry
 from bucketq.broker.takeover import DeposedError, Identity, check_leads, elect
 from bucketq.broker.token_guard import refusal
@@ -41,10 +42,12 @@ from bucketq.model.operations import (
     Request,
     Retire,
 )
+from bucketq.model.oversight.announcements import check_announcement, not_found
 from bucketq.model.records import JobRecord, Progress
 from bucketq.model.results import JobEnd, Wait, news_of
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
+from bucketq.model.worker_records import Announce, DrainWorker, ReadWorkers, merged
 from bucketq.store.base import LockHeldError
 
 PROOF_S = 2.0
@@ -59,6 +62,10 @@ SNAPSHOT_BYTES = 128 << 20
 """The largest snapshot that a broker makes: 600,000 small jobs. It takes some four times as much
 memory, and while it is encoded, for half a second or a whole one, no ping is answered; after two
 seconds without an answer another takes over."""
+
+
+_NOT_ASKED = Applied(answer=False, error=None, changes=[])
+"""The answer to a worker that was not asked to finish."""
 
 
 class Leader:
@@ -187,7 +194,7 @@ class Leader:
 class _LeaderHooks(CommitHooks):
     """What a leader decides while a group committer commits for it."""
 
-    reads = frozenset[type]((*READS, Heartbeat))
+    reads = frozenset[type]((*READS, Heartbeat, Announce))
     leads = True
 
     def __init__(self, clock: Clock, identity: Identity, after: int) -> None:
@@ -197,6 +204,7 @@ class _LeaderHooks(CommitHooks):
         self._identity = identity
         self._after = after
         self._heartbeats = LeaseExpiry(0.0)
+        self._workers = HeardWorkers()
         self._swept_s = 0.0
         self._persisted_s = 0.0
         """When the silence of workers was last added to the state, and when that was committed:
@@ -242,7 +250,43 @@ class _LeaderHooks(CommitHooks):
                 return Applied(None, error, [])
         if type(operation) is Heartbeat:
             return self._hear(operation, state, looked_s)
+        if type(operation) is Announce:
+            return self._note_worker(operation, state, looked_s)
+        if type(operation) is DrainWorker:
+            return self._write_down(operation, state, is_retry=pending.request.since is not None)
         return None
+
+    def _note_worker(self, worker: Announce, state: State, looked_s: float) -> Applied | None:
+        """Note a worker, and answer it at once unless there is a request for it.
+
+        That answer waits until the request is committed. The row of its worker is kept up to date.
+        """
+        try:
+            check_announcement(worker)
+        except InvalidRequestError as error:
+            return Applied(None, error, [])
+        self._workers.hear(worker, state, asyncio.get_running_loop().time())
+        row = state.workers.get(worker.id)
+        if row is not None and (row.draining or worker.leaving):
+            apply(state, Request(worker), self._clock.now())
+            return None
+        return _NOT_ASKED if self.is_fresh(looked_s) else None
+
+    def _write_down(self, drain: DrainWorker, state: State, *, is_retry: bool) -> Applied | None:
+        """Add rows for workers that are asked to finish: the request must outlive this broker.
+
+        A worker that neither the object nor this broker knows is an error, unless the request may
+        have been applied before.
+        """
+        now = self._clock.now()
+        for worker in self._workers.named(drain.worker):
+            if worker.id not in state.workers:
+                apply(state, Request(worker), now)
+        if is_retry or any(drain.worker in (row.name, row.id) for row in state.workers):
+            return None
+        known = apply(state, Request(ReadWorkers()), now)
+        listed = self._with_workers(state, known, now).answer
+        return Applied(None, not_found(drain.worker, listed), [])
 
     def _hear(self, beat: Heartbeat, state: State, looked_s: float) -> Applied | None:
         """Note a heartbeat, and answer it at once if every lease is held.
@@ -272,9 +316,22 @@ class _LeaderHooks(CommitHooks):
             size_bytes = state.size_bytes + state.cold.rows.live_bytes
             if size_bytes > SNAPSHOT_BYTES:
                 return Applied(None, _too_large(size_bytes), [])
+        if isinstance(operation, Announce):
+            row = state.workers.get(operation.id)
+            return Applied(row is not None and row.draining, None, [])
         if not isinstance(operation, Heartbeat):
-            return self._with_progress(state, operation, apply(state, request, now))
+            applied = self._with_progress(state, operation, apply(state, request, now))
+            return (
+                self._with_workers(state, applied, now)
+                if type(operation) is ReadWorkers
+                else applied
+            )
         return Applied(pulses(state, operation), None, [])
+
+    def _with_workers(self, state: State, applied: Applied, now: datetime) -> Applied:
+        """Add the workers that this broker has heard."""
+        heard = self._workers.rows(state, now, asyncio.get_running_loop().time())
+        return Applied(merged(applied.answer, heard), applied.error, applied.changes)
 
     def progress_of(self, job: JobRecord) -> Progress | None:
         """Return what the worker of a job reported last; it is not in the object yet."""

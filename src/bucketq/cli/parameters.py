@@ -48,3 +48,6 @@ LimitTarget = Annotated[
 ]
 BatchId = Annotated[str, argument("BATCH", "Id of the batch, as shown by `ls`.")]
 ScheduleName = Annotated[str, argument("NAME", "Name of the schedule, as shown by `ls`.")]
+WorkerName = Annotated[
+    str, argument("WORKER", "Name of the worker, or its id, as shown by `bucketq workers`.")
+]

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, Unpack
 from bucketq.client.blocking_batch import BlockingBatch
 from bucketq.client.loop_thread import LoopThread
 from bucketq.model import operations as ops
+from bucketq.model.audit_records import AuditEntry
 from bucketq.model.base import NewJob
 from bucketq.model.effects.operators import CancelAnswer
 from bucketq.model.job_ids import JobId
@@ -22,6 +23,7 @@ from bucketq.model.records import Progress, Status
 from bucketq.model.schedules import SetAnswer
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import Right, TokenInfo
+from bucketq.model.worker_records import WorkerInfo
 from bucketq.queue.arguments import Duration, Held, Names
 from bucketq.queue.change import Change, HistoryRange
 from bucketq.queue.job import Job, JobBatch, JobPage
@@ -636,3 +638,66 @@ class BlockingQueue(Generic[T]):
             HistoryGapError: The history does not reach back that far.
         """
         return self._call(self._queue.version_at, at)
+
+    def workers(self) -> list[WorkerInfo]:
+        """List the workers that were heard lately, in the order of their names.
+
+        One that has ended is not listed; one that was killed is, for ``worker_retention_s``.
+        """
+        return self._call(self._queue.workers)
+
+    def drain(self, worker: str, *, request: str | None = None) -> int:
+        """Ask a worker to finish: it claims no more jobs, ends those that it runs, and exits.
+
+        ``worker`` is its name, or its id if others have the same name; returns how many were asked.
+        The request reaches a worker with its next heartbeat. A worker that is started later under
+        the same name is not affected.
+
+        Raises:
+            WorkerNotFoundError: No such worker was heard lately; the message names those that were.
+        """
+        return self._call(self._queue.drain, worker, request=request)
+
+    def announce(
+        self,
+        worker: str,
+        *,
+        run_id: str,
+        host: str,
+        pid: int,
+        version: str,
+        up_s: Duration,
+        kinds: tuple[str, ...] = (),
+        concurrency: int = 1,
+        running: int = 0,
+        draining: bool = False,
+        leaving: bool = False,
+    ) -> bool:
+        """List a worker, and return whether it was asked to finish.
+
+        A ``Worker`` does that by itself. Code that claims jobs without one may do it with every
+        heartbeat, also while it is idle, and once with ``leaving`` when it ends. ``run_id`` is
+        new at each start, and ``up_s`` is how long ago that was.
+        """
+        return self._call(
+            self._queue.announce,
+            worker,
+            run_id=run_id,
+            host=host,
+            pid=pid,
+            version=version,
+            up_s=up_s,
+            kinds=kinds,
+            concurrency=concurrency,
+            running=running,
+            draining=draining,
+            leaving=leaving,
+        )
+
+    def audit(self, *, limit: int | None = None) -> list[AuditEntry]:
+        """Read what operators did to the queue, oldest first; with ``limit``, the latest so many.
+
+        The queue keeps the last ``max_audit`` actions. What the same operator repeats within a
+        minute is one entry.
+        """
+        return self._call(self._queue.audit, limit=limit)

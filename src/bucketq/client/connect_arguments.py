@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from bucketq.archive.archive_layout import Layout
@@ -15,6 +13,7 @@ from bucketq.clock import Clock
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.writer_name import writer_name
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.queue import payload as payloads
@@ -82,9 +81,5 @@ def local_committer(kind: type[C], place: Location, arguments: ConnectArguments,
 def own_register(place: Location, clock: Clock) -> Register:
     """Make a register whose commits the history ascribes to the user and host of this process."""
     register = Register(place.store, place.key, place.url, clock)
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # The user of a container may have no name.
-        user = "unknown"
-    register.writer = f"{user}@{socket.gethostname()}"
+    register.writer = writer_name()
     return register

@@ -29,7 +29,10 @@ from bucketq.codec.table_checks import (
 )
 from bucketq.codec.unknown_fields import split_fields
 from bucketq.errors import CorruptStateError, NewerFormatError
+from bucketq.model.audit_records import AuditRecord
 from bucketq.model.history import FEATURE, ChangeRecord, ChangeRecorder, CopyRecord, History
+from bucketq.model.indexes.table import Table
+from bucketq.model.indexes.worker_table import WorkerTable
 from bucketq.model.job_batches import FEATURE as BATCHES
 from bucketq.model.job_batches import BatchRecord, Callback
 from bucketq.model.limits import FEATURE as LIMITS
@@ -44,6 +47,7 @@ from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
+from bucketq.model.worker_records import WorkerRecord
 
 _FIRST_LINE = re.compile(
     rb'\{"format":(\d{1,9}),"checksum":"crc32:([0-9a-f]{8})","bytes":(\d{1,18}),\n'
@@ -91,6 +95,8 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     limits: list[LimitRecord] = []
     buckets: list[BucketRecord] = []
     batches: list[BatchRecord] = []
+    audit: list[AuditRecord] = []
+    workers: list[WorkerRecord] = []
     reservations: list[ReservationRecord] = []
     segments: list[SegmentRecord] = []
     heads: list[CopyRecord] = []
@@ -368,6 +374,7 @@ def _build(found: _ObjectFields) -> State:
     state.paused_kinds = dict.fromkeys(found.paused_kinds)
     state.next_seq = found.next_seq
     state.time = found.time
+    state.workers, state.audit = WorkerTable(found.workers), Table(found.audit)
     state.waiting.turns.last_served = {
         (kinds, priority): group for kinds, priority, group in found.last_served
     }

@@ -253,6 +253,8 @@ class Document:
             "limits": _Section("limits", state.limits),
             "buckets": _Section("buckets", state.buckets),
             "batches": _Section("batches", state.batches),
+            "audit": _Section("audit", state.audit),
+            "workers": _Section("workers", state.workers),
             "reservations": _Section("reservations", state.reservations),
             SEGMENTS: _SegmentSection(state.cold.rows),
             "heads": _Section("heads", state.history.copies),

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from zlib import crc32
 
 from bucketq.codec.document import encode_head
-from bucketq.codec.layout import END, KEPT, OPENINGS, OPTIONAL, SEPARATOR
+from bucketq.codec.layout import END, NOT_COPIED, OPENINGS, OPTIONAL, SEPARATOR
 from bucketq.codec.unknown_fields import encode_row
 from bucketq.errors import CorruptStateError
 from bucketq.model.state import State
@@ -111,6 +111,7 @@ class InlineCopy:
             "limits": state.limits,
             "buckets": state.buckets,
             "batches": state.batches,
+            "audit": state.audit,
         }
         self._others = {
             name: [_line(state, name, row) for row in table] for name, table in others.items()
@@ -129,7 +130,7 @@ class InlineCopy:
     def _rest(self) -> Iterator[bytes]:
         yield self._head
         for name, opening in OPENINGS.items():
-            if name in KEPT:
+            if name in NOT_COPIED:
                 continue
             is_first = True
             for lines in self._lines(name):

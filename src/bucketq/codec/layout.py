@@ -27,6 +27,8 @@ OPENINGS = {
     "limits": b'\n],"limits":[',
     "buckets": b'\n],"buckets":[',
     "batches": b'\n],"batches":[',
+    "audit": b'\n],"audit":[',
+    "workers": b'\n],"workers":[',
     "reservations": b'\n],"reservations":[',
     "segments": b'\n],"segments":[',
     "heads": b'\n],"heads":[',
@@ -42,8 +44,10 @@ SEGMENTS = "segments"
 CHANGES = "changes"
 HISTORY = ("heads", CHANGES)
 """The tables of the history: the copies that are kept, and the latest changes."""
-KEPT = frozenset({SEGMENTS, "reservations", *HISTORY})
-"""Tables that are no matter of people: an edit keeps them, and a copy is made without them."""
+KEPT = frozenset({SEGMENTS, "audit", "workers", "reservations", *HISTORY})
+"""Tables that are no matter of people: an edit keeps them."""
+NOT_COPIED = KEPT - {"audit"}
+"""Tables that a copy is made without."""
 TABLES = tuple(name for name in OPENINGS if name not in KEPT)
 OPTIONAL = KEPT | {"tokens", "consumers", "writers", "schedules", "limits", "buckets", "batches"}
 """Tables that are left out if they are empty."""

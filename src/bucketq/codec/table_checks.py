@@ -162,10 +162,12 @@ def check_times(found: Any) -> None:
     if found.time is not None:
         noted = structs.asdict(found.time).items()
         times |= {f"time.{name}": value for name, value in noted if value is not None}
-    for table in ("sessions", "keys", "consumers", "writers", "reservations"):
+    timed = ("sessions", "keys", "consumers", "writers", "audit", "workers", "reservations")
+    for table in timed:
         times |= {f"{table}[{at}].at": row.at for at, row in enumerate(getattr(found, table))}
     times |= {f"heads[{at}].at": row.at for at, row in enumerate(found.heads)}
     times |= {f"changes[{at}].at": row.at for at, row in enumerate(found.changes)}
+    times |= {f"workers[{at}].since": row.since for at, row in enumerate(found.workers)}
     for index, schedule in enumerate(found.schedules):
         times[f"schedules[{index}].created_at"] = schedule.created_at
         times[f"schedules[{index}].decided_at"] = schedule.decided_at

@@ -39,11 +39,13 @@ from bucketq.commit.upkeep.segment_upkeep import SegmentUpkeep
 from bucketq.commit.upkeep.spiller import Spiller
 from bucketq.commit.upkeep.tidying import tidy
 from bucketq.errors import NotDurableError, RejectedError, UnavailableError
+from bucketq.model.history import is_asked
 from bucketq.model.operations import CLAIMS, HISTORY_READS, READS, Claim, Heartbeat, Request
 from bucketq.model.results import Wait
 from bucketq.model.side_objects import TRANSFERS
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied
+from bucketq.model.worker_records import Announce
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.resolve_write import Verdict
 
@@ -308,7 +310,7 @@ class DirectCommitter:
             attempts.request = await self._large_pushes.put(state, attempts.request)
             has_put = True
         is_alone = not state.is_served  # Otherwise the broker does it, beside its commits.
-        is_exempt = isinstance(attempts.request.operation, (*READS, Heartbeat))
+        is_exempt = isinstance(attempts.request.operation, (*READS, Heartbeat, Announce))
         if is_alone and not is_exempt and not attempts.has_kept_up:
             attempts.has_kept_up = True
             has_put = await self._own_upkeep.put(state) or has_put
@@ -323,7 +325,7 @@ class DirectCommitter:
         now = self._clock.now()
         if isinstance(request.operation, CLAIMS):
             self._leases.end_silent(state, now, asyncio.get_running_loop().time(), looked_s)
-        by = self._register.writer if request.session else ""
+        by = self._register.writer if request.session or is_asked(request.operation) else ""
         applied = await apply_reading(self._register, state, request, now, by)
         if state.has_changes:
             tidy(state, now)

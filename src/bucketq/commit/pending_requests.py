@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from bucketq.errors import OverloadedError
+from bucketq.model.history import is_asked
 from bucketq.model.numbered_batches import Publish, ReadBatch
 from bucketq.model.operations import CLAIMS, WAITING, List, Push, ReadSnapshot, Request
 from bucketq.model.transitions import Applied
@@ -91,7 +92,7 @@ class LocalRequest(PendingRequest):
     @property
     def by(self) -> str:
         """User and host of this process, for requests of its callers."""
-        return self._by if self.request.session else ""
+        return self._by if self.request.session or is_asked(self.request.operation) else ""
 
     @property
     def is_resolved(self) -> bool:

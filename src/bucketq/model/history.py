@@ -114,6 +114,13 @@ class ForgetHistory(Operation, frozen=True):
     """Forget what happened before a version. Answers the first version that is left."""
 
     before: int
+    is_asked: bool = False
+    """Whether an operator asks for it; otherwise it is too old, or too much."""
+
+
+def is_asked(operation: Operation) -> bool:
+    """Whether an operation that needs no id was still asked for by an operator."""
+    return isinstance(operation, ForgetHistory) and operation.is_asked
 
 
 class ReadChanges(Operation, frozen=True):
@@ -132,6 +139,11 @@ class ReadCopy(Operation, frozen=True):
     at: str = ""
     """Not after this time, in ISO 8601; empty: any."""
     part: int = 0
+
+
+AnyHistory = DropChanges | NameCopy | ForgetHistory | ReadChanges | ReadCopy
+HISTORY_CHANGES = (DropChanges, NameCopy, ForgetHistory)
+PAST_READS = (ReadChanges, ReadCopy)
 
 
 class ChangePage(Struct, frozen=True, kw_only=True):

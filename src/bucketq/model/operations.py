@@ -13,8 +13,9 @@ from typing import Any
 
 from msgspec import Raw, Struct, field
 
+from bucketq.model.audit_records import ReadAudit
 from bucketq.model.base import NewJob, Operation
-from bucketq.model.history import DropChanges, ForgetHistory, NameCopy, ReadChanges, ReadCopy
+from bucketq.model.history import HISTORY_CHANGES, PAST_READS, AnyHistory
 from bucketq.model.job_batches import AnyBatch, ReadBatches
 from bucketq.model.limits import AnyLimit, ReadLimits
 from bucketq.model.numbered_batches import (
@@ -35,6 +36,7 @@ from bucketq.model.segments import SEGMENT_CHANGES, AnySegmentChange, WrittenRow
 from bucketq.model.settings import Settings
 from bucketq.model.side_objects import TRANSFERS, AnySideObject, StageObject
 from bucketq.model.tokens import Right, repr_without_digest
+from bucketq.model.worker_records import Announce, AnyWorker, ReadWorkers
 
 
 class LeaseRef(Struct, frozen=True, gc=False):
@@ -351,13 +353,11 @@ AnyOperation = (
     | AnyLimit
     | AnyBatch
     | AnySegmentChange
-    | DropChanges
-    | NameCopy
-    | ForgetHistory
-    | ReadChanges
-    | ReadCopy
+    | AnyHistory
     | AnyWait
     | AnySideObject
+    | AnyWorker
+    | ReadAudit
 )
 
 CLAIMS = (Claim, ClaimBatch)
@@ -369,23 +369,23 @@ WAITING = (Claim, Wait)
 READS = (
     *(ReadOutbox, Get, List, ReadStats, ReadSnapshot),
     *(ReadTokens, ReadBatch, ReadConsumers, ReadSchedules, ReadLimits, ReadBatches),
-    *(Wait, StageObject),
+    *(Wait, StageObject, ReadWorkers, ReadAudit),
 )
 """Operations that change nothing."""
 
-HISTORY_READS = (ReadChanges, ReadCopy, FindArchived)
+HISTORY_READS = (*PAST_READS, FindArchived)
 """Reads of what is not in the state: committers answer them by themselves."""
 
 REPEATABLE = (
     *READS,
     *HISTORY_READS,
     *TRANSFERS,
-    ClaimBatch,
-    *(Heartbeat, Withdraw, Expire, Persist, Lead, Retire, NoteTime, Tidy, Archived),
+    *(ClaimBatch, Heartbeat, Announce, Withdraw),
+    *(Expire, Persist, Lead, Retire, NoteTime, Tidy, Archived),
     *RESERVATIONS,
     Fire,
     *SEGMENT_CHANGES,
-    *(DropChanges, NameCopy, ForgetHistory),
+    *HISTORY_CHANGES,
 )
 """Operations that are idempotent by themselves: they need no id, and are not recorded."""
 

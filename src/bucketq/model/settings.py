@@ -101,6 +101,13 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """How many jobs may wait for others (``after``) at once; every commit writes them."""
     max_held_bytes: int = 8 * MIB
     """How many bytes they may take together."""
+    max_audit: int = 1000
+    """How many actions of operators are kept; every commit writes them."""
+    max_workers: int = 1000
+    """How many workers are listed at once."""
+    worker_retention_s: float = 300.0
+    """How long a worker is listed after it was last heard. Without a broker, workers write their
+    rows five times in it."""
     reservation_retention_s: float = 86400.0
     """How long names for segments stay reserved if the process that writes them does not renew
     that. Then what it has written is deleted."""

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from msgspec import Raw
 
+from bucketq.model.audit_records import AuditRecord
 from bucketq.model.history import ChangeRecorder, History
 from bucketq.model.indexes.age_index import AgeIndex
 from bucketq.model.indexes.bucket_table import BucketTable
@@ -33,6 +34,7 @@ from bucketq.model.indexes.running_jobs import RunningJobs
 from bucketq.model.indexes.table import Table
 from bucketq.model.indexes.unique_index import UniqueIndex
 from bucketq.model.indexes.waiting_jobs import WaitingJobs
+from bucketq.model.indexes.worker_table import WorkerTable
 from bucketq.model.job_batches import BatchRecord
 from bucketq.model.limits import GROUPS, BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
@@ -48,9 +50,8 @@ RING_LENGTH = 64
 """How many commits back a writer can find its own after a lost answer. They are written with every
 version, so it is not more."""
 
-ForgettableTable = Literal[
-    "tokens", "consumers", "writers", "reservations", "schedules", "limits", "buckets", "batches"
-]
+_Bounded = Literal["tokens", "consumers", "writers", "reservations", "schedules", "batches"]
+ForgettableTable = _Bounded | Literal["limits", "buckets", "workers", "audit"]
 
 Change = tuple[str, str]
 """The table that a row was changed in, and the row's id; the head of the object has no id."""
@@ -85,7 +86,7 @@ class State:
     ) -> None:
         """Make a state of rows in the order of their numbers. Raises ``ValueError`` on bad ones."""
         self.incarnation, self.created_at = incarnation, created_at
-        self.version = 0
+        self.version, self.next_seq = 0, 1
         self.requires: dict[str, None] = {}
         """What readers of the object must know; nothing: it is written in format 1."""
         self.former: dict[str, None] = {}
@@ -96,7 +97,6 @@ class State:
         self.settings = Settings()
         self.paused = False
         self.paused_kinds: dict[str, None] = {}
-        self.next_seq = 1
         self.time: AgreedTime | None = None
         """What the clocks of the writers show; None: it was never recorded."""
         self.sessions = Sessions()
@@ -105,6 +105,7 @@ class State:
         self.reservations, self.schedules = Table(reservations), Table(schedules)
         self.limits, self.buckets = Table(limits), BucketTable(buckets)
         self.followed = FollowedJobs(batches)
+        self.workers, self.audit = WorkerTable(), Table[AuditRecord]()
         self.jobs = Table(jobs)
         """The jobs of the object itself, and by id those that ``cold`` has lent."""
         self.cold = ColdJobs(ColdRows(segments), self.jobs)

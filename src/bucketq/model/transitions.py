@@ -34,6 +34,7 @@ from bucketq.model import (
 )
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
+from bucketq.model.audit_records import ReadAudit
 from bucketq.model.base import Operation
 from bucketq.model.effects import (
     access,
@@ -54,8 +55,10 @@ from bucketq.model.effects import (
 )
 from bucketq.model.effects.links import batch_changes, job_ends
 from bucketq.model.operations import REPEATABLE, Request
+from bucketq.model.oversight import announcements, audit_notes
 from bucketq.model.sessions import MISSING
 from bucketq.model.state import Change, State
+from bucketq.model.worker_records import Announce, DrainWorker, ReadWorkers
 
 
 class Applied(Struct, frozen=True):
@@ -73,6 +76,7 @@ class Applied(Struct, frozen=True):
 
 
 _UNRECORDED = frozenset(REPEATABLE)
+_AUDITED = frozenset(audit_notes.DESCRIBED)
 
 _Handler = Callable[[State, Any, datetime], Any]
 
@@ -116,6 +120,10 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     job_batches.CloseBatch: batch_changes.close_batch,
     job_batches.CancelBatch: batch_changes.cancel_batch,
     job_batches.ReadBatches: batch_changes.read_batches,
+    Announce: announcements.announce,
+    DrainWorker: announcements.drain,
+    ReadWorkers: announcements.read_workers,
+    ReadAudit: audit_notes.read_audit,
     segments.Spill: segment_changes.spill,
     segments.SpillKeys: segment_changes.spill_keys,
     segments.Merge: segment_changes.merge,
@@ -172,7 +180,7 @@ _STORED: dict[type[Operation], tuple[_Remember, _Recall]] = {
 def apply(state: State, request: Request, now: datetime, by: str = "") -> Applied:
     """Apply a request to a state, or answer it again if it was applied before.
 
-    ``by`` is what the history calls the sender, if it is known.
+    ``by`` is what the history and the audit table call the sender, if it is known.
     """
     mark = len(state.changes)
     operation = request.operation
@@ -194,6 +202,8 @@ def apply(state: State, request: Request, now: datetime, by: str = "") -> Applie
         return Applied(None, error, [])
     if state.followed.ends:
         job_ends.follow(state, now)
+    if type(operation) in _AUDITED and len(state.changes) != mark:
+        audit_notes.note(state, request, answer, now, by)
     if is_recorded and len(state.changes) != mark:
         _remember(state, request, answer, now)
     changes = state.changes[mark:]

@@ -113,7 +113,7 @@ class HistoryVerbs:
         if isinstance(before, datetime):
             before = await self.version_at(before) + 1
         check.whole_number(before, "before", 0)
-        return cast("int", await self._sender.send(ForgetHistory(before=before)))
+        return cast("int", await self._sender.send(ForgetHistory(before=before, is_asked=True)))
 
     async def history_range(self) -> HistoryRange:
         """Read which versions the history has.

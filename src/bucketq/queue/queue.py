@@ -36,6 +36,7 @@ from bucketq.queue.job import Job, JobPage
 from bucketq.queue.job_batch_verbs import JobBatchVerbs
 from bucketq.queue.lease_verbs import LeaseVerbs
 from bucketq.queue.limit_verbs import LimitVerbs
+from bucketq.queue.operator_verbs import OperatorVerbs
 from bucketq.queue.payload_verbs import SURELY_INLINE_BYTES
 from bucketq.queue.push_verbs import PushVerbs
 from bucketq.queue.schedule_verbs import ScheduleVerbs
@@ -61,6 +62,7 @@ class Queue(
     LimitVerbs,
     TokenVerbs,
     HistoryVerbs,
+    OperatorVerbs,
     Generic[T],
 ):
     """A queue of jobs whose payloads are ``T``.

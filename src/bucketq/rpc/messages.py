@@ -18,6 +18,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from bucketq.model import (
+    audit_records,
     history,
     job_batches,
     limits,
@@ -25,6 +26,7 @@ from bucketq.model import (
     results,
     schedules,
     side_objects,
+    worker_records,
 )
 from bucketq.model import operations as ops
 from bucketq.model.operations import Request
@@ -86,6 +88,10 @@ OFFERED = (
     job_batches.CloseBatch,
     job_batches.CancelBatch,
     job_batches.ReadBatches,
+    worker_records.Announce,
+    worker_records.DrainWorker,
+    worker_records.ReadWorkers,
+    audit_records.ReadAudit,
 )
 """Operations that clients may send. The others are used by brokers only."""
 

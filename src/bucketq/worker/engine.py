@@ -19,12 +19,13 @@ from bucketq.errors import BucketQError, ClosedError, UnavailableError
 from bucketq.model.queue_stats import Stats
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
+from bucketq.worker.announcing import Announcer, WorkerProcess, WorkerStatus
 from bucketq.worker.attempt import Attempt, Ended
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.drain import Drain
 from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler
-from bucketq.worker.job_log import log_end, log_job
+from bucketq.worker.job_log import LEASE_NOTICES, log_end, log_job
 from bucketq.worker.lease_renewal import LeaseEvent, LeaseKeeper
 from bucketq.worker.prefetch import Prefetch
 from bucketq.worker.queue_warnings import QueueWarnings
@@ -51,12 +52,6 @@ _LOOK_S = 5.0
 """How long counting the jobs may take; it is only for warnings."""
 _WITHDRAW_S = 1.0
 """How long withdrawing a claim may take; no answer is needed."""
-_NOTICES: dict[LeaseEvent, str] = {
-    "lost": "lease lost",
-    "silent": "lease in doubt",
-    "cancel": "cancel asked",
-}
-"""The log event when a handler is stopped."""
 _DONE, _LOST = Ended("done"), Ended("lost")
 
 
@@ -76,6 +71,8 @@ class Engine:
         drain_s: float = 30.0,
         known: Collection[str] = (),
         access: HandlerQueue | None = None,
+        process: WorkerProcess = WorkerProcess(),  # noqa: B008 - it is immutable
+        on_drain: Callable[[], None] | None = None,
     ) -> None:
         """Make an engine.
 
@@ -90,6 +87,8 @@ class Engine:
             drain_s: How long it may take to end after ``stop``, in seconds.
             known: Kinds that have a handler too, though this engine does not claim them.
             access: How handlers reach the queue; None: they only push follow-up jobs.
+            process: What the queue lists as the place of this worker.
+            on_drain: Called if the queue asks it to finish; by default it is stopped.
         """
         self._queue = queue
         self._handlers = handlers
@@ -103,6 +102,8 @@ class Engine:
         self._settling = Settling(queue, clock)
         self._access = HandlerQueue(clock) if access is None else access
         self._keeper = LeaseKeeper(queue.heartbeat, self._settling.settings)
+        self._announcer = Announcer(queue, clock, name, handlers, process)
+        self._announcer.on_drain, self._announcer.starts_late = on_drain or self.stop, burst
         self._prefetch = Prefetch(concurrency)
         self._backlog: deque[Attempt] = deque()
         self._attempts: dict[int, Attempt] = {}
@@ -156,7 +157,8 @@ class Engine:
         loop = asyncio.get_running_loop()
         await self._read_settings()
         self.has_begun = self.is_running = True
-        chores = [loop.create_task(self._keeper.run()), loop.create_task(self._refresh())]
+        announcing = self._announcer.run(self._status, self._settling, self._stopped)
+        chores = [*map(loop.create_task, (self._keeper.run(), self._refresh(), announcing))]
         claiming = loop.create_task(self._claim_on())
         try:
             await asyncio.wait([claiming, *chores], return_when=asyncio.FIRST_COMPLETED)
@@ -172,6 +174,8 @@ class Engine:
             for task in (claiming, *chores, *self._looks.values()):
                 task.cancel()
             ended = await asyncio.gather(claiming, *chores, return_exceptions=True)
+            if not any(isinstance(end, Exception) for end in ended):
+                await self._announcer.leave(self.drain.close_left_s(loop.time()))
             await self._settling.close()
             self.is_running = False
         for end in ended:
@@ -223,6 +227,9 @@ class Engine:
                 await self._read_settings()
             except UnavailableError:
                 return  # The worker is stopping at once and waits for no answer.
+
+    def _status(self) -> WorkerStatus:
+        return WorkerStatus(self.concurrency, len(self._attempts), self._stopped.is_set())
 
     async def _claim_on(self) -> None:
         """Claim whenever there is room, until stopped or a burst is over."""
@@ -303,7 +310,7 @@ class Engine:
 
     def _warn(self, attempt: Attempt, event: LeaseEvent) -> None:
         """Stop a handler because of its lease."""
-        log_job(logging.WARNING, _NOTICES[event], attempt.job)
+        log_job(logging.WARNING, LEASE_NOTICES[event], attempt.job)
         attempt.stop(event)
 
     def _fill(self) -> None:

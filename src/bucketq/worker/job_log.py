@@ -12,11 +12,18 @@ from typing import Any
 from bucketq.queue.job import Job
 from bucketq.worker.attempt import Attempt, Ended, is_expected
 from bucketq.worker.failure import name_of
+from bucketq.worker.lease_renewal import LeaseEvent
 
 _log = logging.getLogger("bucketq.worker")
 
 _QUIET = frozenset({"done", "released", "snoozed", "cancelled"})
 """Ends that need no attention."""
+LEASE_NOTICES: dict[LeaseEvent, str] = {
+    "lost": "lease lost",
+    "silent": "lease in doubt",
+    "cancel": "cancel asked",
+}
+"""The log event when a handler is stopped."""
 
 
 def log_end(attempt: Attempt, ended: Ended) -> None:

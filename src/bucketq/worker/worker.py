@@ -37,20 +37,14 @@ from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff
 from bucketq.queue.arguments import seconds
 from bucketq.queue.queue import Queue
+from bucketq.worker.announcing import WorkerProcess
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.declared_schedules import ScheduleDeclarations, declare
 from bucketq.worker.drain import Drain, close_in_time
 from bucketq.worker.engine import Engine
 from bucketq.worker.forced_exit import ForcedExit
 from bucketq.worker.handler_queue import HandlerQueue, open_for_handlers
-from bucketq.worker.handlers import (
-    Handler,
-    Handlers,
-    Place,
-    StateValue,
-    bind,
-    check_place,
-)
+from bucketq.worker.handlers import Handler, Handlers, Place, StateValue, bind, check_place
 from bucketq.worker.lifespan import Hook, Lifespan
 from bucketq.worker.middleware import Middleware, check_middleware
 from bucketq.worker.runners.caller_loop import CallerLoopRunner, run_on
@@ -102,6 +96,7 @@ class Worker(ScheduleDeclarations):
         self._handler_queue: HandlerQueue | None = None
         self._loop_thread: LoopThread | None = None
         self._serving: asyncio.Task[Any] | None = None
+        self._forced_exit: ForcedExit | None = None
         self._is_stopped = False
         self.configure(url, concurrency=concurrency, drain_s=drain_s, **options)
 
@@ -331,6 +326,7 @@ class Worker(ScheduleDeclarations):
         """
         if forced_exit is not None:
             forced_exit.loop = asyncio.get_running_loop()
+        self._forced_exit = forced_exit
         with stopped_by_signals(partial(self._request_stop, forced_exit=forced_exit)):
             yield
 
@@ -432,6 +428,8 @@ class Worker(ScheduleDeclarations):
             drain_s=self.drain_s,
             known=self._handlers,
             access=self._handler_queue,
+            process=WorkerProcess.here(),
+            on_drain=partial(self._stop_serving, hurry=False, forced_exit=self._forced_exit),
         )
 
     def _stop_serving(self, *, hurry: bool, forced_exit: ForcedExit | None) -> None:

@@ -131,7 +131,7 @@ async def test_keys_that_an_edit_adds_get_numbers_behind_those_in_segments(world
     draft = await admin.begin_edit(world.object())
     key = {"id": "mine", "seq": 5000, "job": "j", "digest": "d", "at": "2024-05-17T12:00:00Z"}
     line = b",\n" + json.dumps(key).encode()
-    text = draft.text.replace(b'\n],"segments":', line + b'\n],"segments":')
+    text = draft.text.replace(b'\n],"audit":', line + b'\n],"audit":')
     assert text != draft.text
     rows = re.search(rb'"keys":\[(.*?)\n\],', draft.text, re.DOTALL)
     assert rows is not None

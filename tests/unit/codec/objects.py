@@ -168,6 +168,8 @@ def content_of(state: State) -> dict[str, Any]:
         "consumers": [plain(row) for row in state.consumers],
         "schedules": [plain(row) for row in state.schedules],
         "batches": [plain(row) for row in state.batches],
+        "workers": [plain(row) for row in state.workers],
+        "audit": [plain(row) for row in state.audit],
         "writers": [plain(row) for row in state.writers],
         "jobs": [plain(row) for row in state.jobs],
         "segments": [plain(each.entry()) for each in state.cold.rows.segments.values()],

@@ -91,6 +91,8 @@ def check_body(body: bytes, state: State) -> None:
         ("tokens", state.tokens),
         ("consumers", state.consumers),
         ("writers", state.writers),
+        ("audit", state.audit),
+        ("workers", state.workers),
     ):
         assert (name in content) == (len(table) > 0)
         if name in content:

@@ -41,6 +41,7 @@ def rows_of(state: State) -> tuple[list[object], ...]:
     head = (state.settings, state.broker, paused, state.sessions.horizon, state.time)
     sessions = [msgspec.json.encode(session) for session in state.sessions.table]
     bulk = [*state.consumers, *state.writers, *state.schedules, *state.batches]
+    bulk += [*state.workers, *state.audit]
     return [head], list(state.jobs), list(state.keys), list(state.tokens), bulk, list(sessions)
 
 

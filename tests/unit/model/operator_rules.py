@@ -28,8 +28,8 @@ from bucketq.model.operations import (
 )
 from bucketq.model.records import Backoff
 from bucketq.model.transitions import apply
-from tests.unit.model.bulk_rules import BulkRules
 from tests.unit.model.driver import START
+from tests.unit.model.worker_rules import WorkerRules
 
 pick = st.integers(0, 99)
 some_kinds = st.sampled_from([(), (), (), ("a",), ("b",), ("a", "c"), ("c", "c", "never")])
@@ -54,6 +54,9 @@ changes = st.one_of(
             "batch_retention_s": st.sampled_from([10.0, 1000.0]),
             "max_held": st.sampled_from([1, 3, 100]),
             "max_writers": st.integers(1, 3),
+            "max_workers": st.integers(1, 3),
+            "max_audit": st.integers(1, 3),
+            "worker_retention_s": st.sampled_from([10.0, 1000.0]),
             "consumer_retention_s": st.sampled_from([10.0, 1000.0]),
             "writer_retention_s": st.sampled_from([10.0, 1000.0]),
             "key_retention_s": st.sampled_from([10.0, 100.0]),
@@ -70,7 +73,7 @@ def chosen(values: list[Any], number: int) -> Any:
     return values[-1 - number % len(values)]
 
 
-class OperatorRules(BulkRules):
+class OperatorRules(WorkerRules):
     """The part of the machine that is about operators."""
 
     @rule(number=pick, by=sender)

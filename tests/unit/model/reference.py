@@ -86,8 +86,10 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
         operation = request.operation
         answer = getattr(self, f"_{type(operation).__name__.lower()}")(operation, now, seen)
         self.follow(over, now, seen)
-        if request.session and self._content() != before:
-            self._remember(request, answer, now)
+        if self._content() != before:
+            self.note_action(operation)
+            if request.session:
+                self._remember(request, answer, now)
         return answer
 
     def claimable(
@@ -117,11 +119,9 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
         keys = {key: dict(row) for key, row in self.keys.items()}
         paused = (self.paused, list(self.paused_kinds))
         return (
-            rows,
-            keys,
-            dict(self.tokens),
+            (rows, keys, dict(self.tokens)),
             self.bulk_content(),
-            self.limit_content(),
+            (self.limit_content(), self.worker_content()),
             dict(self.batches),
             (self.settings, self.broker, paused, list(self.sessions)),
         )

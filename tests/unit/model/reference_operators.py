@@ -25,14 +25,14 @@ from bucketq.model.operations import (
 from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from tests.unit.model.driver import START
-from tests.unit.model.reference_bulk import BulkReference
 from tests.unit.model.reference_expiry import has_expired
+from tests.unit.model.reference_workers import WorkerReference
 
 Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
 
 
-class OperatorReference(BulkReference):
+class OperatorReference(WorkerReference):
     """What operators and tidying do to a queue."""
 
     def __init__(self) -> None:
@@ -149,6 +149,7 @@ class OperatorReference(BulkReference):
         count += self.drop_expired_tokens(now)
         count += self.forget_bulk(now) + self.forget_batches(now)
         count += self.mend_buckets(now)
+        count += self.forget_workers(now)
         while dead := self.dead():
             age = now - dead[0]["finished_at"]
             too_many = len(dead) > settings.max_dead

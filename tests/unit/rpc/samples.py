@@ -18,6 +18,7 @@ from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import FlushArchive
 from tests.unit.rpc.batch_samples import BATCH, BATCH_OPERATIONS, ENDED_BATCH
+from tests.unit.rpc.operator_samples import OPERATOR_ANSWERS, OPERATOR_OPERATIONS
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 SECRET = "b1dc61f79818c9ff5663130821bdcc6c"
@@ -72,6 +73,7 @@ JOBS = (
 )
 
 OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
+    *OPERATOR_OPERATIONS,
     ops.Push(jobs=()),
     ops.Push(jobs=(PLAIN_JOB,)),
     ops.Push(jobs=JOBS),
@@ -130,7 +132,6 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     history.ReadChanges(after=2**62, limit=1),
     history.ReadCopy(version=0),
     history.ReadCopy(version=2**40, at="2026-01-01T00:00:00+00:00", part=3),
-    history.ForgetHistory(before=7),
     ops.Heartbeat(
         leases=(ops.LeaseRef("j1", "l1"),),
         progress={"j1": Progress(40, 100, "frames"), "j2": Progress(0.5)},
@@ -338,6 +339,7 @@ TICK = schedules.ScheduleRecord(
     last_seq=7,
 )
 
+
 DEAD_END = results.JobEnd(
     id="größe",
     seq=2**62,
@@ -348,6 +350,7 @@ DEAD_END = results.JobEnd(
     result_encoding="base64",
 )
 ANSWERS: tuple[tuple[str, Any], ...] = (
+    *OPERATOR_ANSWERS,
     ("push", ()),
     ("push", ("j1", "j2")),
     ("push", ("j1", KnownJobId("j2"))),
@@ -443,6 +446,5 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("read_changes", CHANGES),
     ("read_changes", structs.replace(CHANGES, changes=())),
     ("read_copy", COPY_PART),
-    ("forget_history", 8),
 )
 """What ``apply`` answers to each verb."""

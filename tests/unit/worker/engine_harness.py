@@ -23,7 +23,7 @@ from tests.unit.commit.worlds import Effect, Fault, World
 
 VERBS = (
     *("claim", "heartbeat", "complete", "complete_many", "fail", "release", "release_many"),
-    *("snooze", "settings", "stats", "jobs"),
+    *("snooze", "settings", "stats", "jobs", "announce"),
 )
 
 

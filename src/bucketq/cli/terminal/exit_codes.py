@@ -14,6 +14,7 @@ from bucketq.errors import (
     ScheduleNotFoundError,
     SupersededError,
     UnavailableError,
+    WorkerNotFoundError,
 )
 
 OK = 0
@@ -45,6 +46,7 @@ _CODES: tuple[tuple[type[BucketQError], int], ...] = (
     (QueueNotFoundError, NOTHING),
     (ScheduleNotFoundError, NOTHING),
     (BatchNotFoundError, NOTHING),
+    (WorkerNotFoundError, NOTHING),
     (InvalidRequestError, USAGE),
     (RejectedError, REJECTED),
     (UnavailableError, UNAVAILABLE),

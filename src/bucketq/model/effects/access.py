@@ -22,6 +22,7 @@ from bucketq.model.results import Wait
 from bucketq.model.side_objects import KeepObject, PutPart, ReadPart, StageObject
 from bucketq.model.state import State
 from bucketq.model.tokens import MAX_TOKEN_NAME, RIGHTS, Right, TokenInfo, TokenRecord
+from bucketq.model.worker_records import Announce, ReadWorkers
 
 _ID = re.compile(r"[0-9a-f]{8}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -33,12 +34,12 @@ _OPERATIONS: dict[Right, tuple[type, ...]] = {
     ),
     "read": (
         *(ops.Get, ops.List, ops.ReadStats, ops.ReadSnapshot, batches.ReadConsumers, Wait),
-        *(schedules.ReadSchedules, limits.ReadLimits, job_batches.ReadBatches),
+        *(schedules.ReadSchedules, limits.ReadLimits, job_batches.ReadBatches, ReadWorkers),
         *ops.HISTORY_READS,
     ),
     "claim": (
         *(ops.Claim, ops.Heartbeat, ops.Complete, ops.CompleteMany, ops.Fail),
-        *(ops.Release, ops.ReleaseMany, ops.Withdraw),
+        *(ops.Release, ops.ReleaseMany, ops.Withdraw, Announce),
         *(batches.OpenConsumer, batches.ClaimBatch, batches.ReadBatch),
         *(batches.AckBatch, batches.ReleaseBatch),
     ),

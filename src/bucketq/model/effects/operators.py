@@ -228,6 +228,14 @@ def _expired_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | 
     ended_at = None if batch is None else batch.ended_at
     if batch and ended_at and now - ended_at > timedelta(seconds=settings.batch_retention_s):
         return ("batches", batch.id)
+    return _silent_row(state, now)
+
+
+def _silent_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | None:
+    """The row of a worker or a bulk write that was not heard for long, or None."""
+    settings, worker = state.settings, state.workers.oldest()
+    if worker and worker.is_silent(settings.worker_retention_s, now):
+        return ("workers", worker.id)
     reserved = min(state.reservations, key=attrgetter("at"), default=None)  # There are few.
     if reserved and now - reserved.at > timedelta(seconds=settings.reservation_retention_s):
         return ("reservations", reserved.id)

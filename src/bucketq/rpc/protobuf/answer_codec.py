@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.model.audit_records import AuditRecord
 from bucketq.model.history import ChangePage, CopyPart
 from bucketq.model.job_batches import BatchRecord
 from bucketq.model.job_ids import KnownJobId
@@ -29,6 +30,7 @@ from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.settings import Settings
 from bucketq.model.side_objects import Staged
 from bucketq.model.tokens import TokenInfo
+from bucketq.model.worker_records import WorkerRecord
 from bucketq.rpc.messages import Answer, Refusal
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.item_codec import Reader, Writer
@@ -290,6 +292,10 @@ _OUTCOMES = {
     "close_batch": "job_batch",
     "cancel_batch": "job_batch",
     "batches": "batch_list",
+    "announce": "announced",
+    "drain": "count",
+    "workers": "worker_list",
+    "audit": "audit_list",
 }
 """The field of an answer, by the verb of its call."""
 
@@ -326,5 +332,8 @@ _CODECS: dict[str, _Codec] = {
     "part": (_write_part, attrgetter("data")),
     "job_batch": _document(BatchRecord),
     "batch_list": _documents("batches", BatchRecord),
+    "announced": _single("is_asked_to_finish"),
+    "worker_list": _documents("workers", WorkerRecord),
+    "audit_list": _documents("actions", AuditRecord),
 }
 """How each field of an answer is encoded and decoded."""

@@ -323,10 +323,12 @@ class ReadCopy(_message.Message):
     def __init__(self, version: _Optional[int] = ..., at: _Optional[str] = ..., part: _Optional[int] = ...) -> None: ...
 
 class ForgetHistory(_message.Message):
-    __slots__ = ("before",)
+    __slots__ = ("before", "is_asked")
     BEFORE_FIELD_NUMBER: _ClassVar[int]
+    IS_ASKED_FIELD_NUMBER: _ClassVar[int]
     before: int
-    def __init__(self, before: _Optional[int] = ...) -> None: ...
+    is_asked: bool
+    def __init__(self, before: _Optional[int] = ..., is_asked: _Optional[bool] = ...) -> None: ...
 
 class Wait(_message.Message):
     __slots__ = ("job", "wait_s", "seen")
@@ -600,6 +602,48 @@ class ReadBatches(_message.Message):
     batch: str
     def __init__(self, batch: _Optional[str] = ...) -> None: ...
 
+class Announce(_message.Message):
+    __slots__ = ("id", "name", "host", "pid", "version", "concurrency", "up_s", "kinds", "running", "draining", "leaving")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CONCURRENCY_FIELD_NUMBER: _ClassVar[int]
+    UP_S_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    host: str
+    pid: int
+    version: str
+    concurrency: int
+    up_s: float
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    running: int
+    draining: bool
+    leaving: bool
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., version: _Optional[str] = ..., concurrency: _Optional[int] = ..., up_s: _Optional[float] = ..., kinds: _Optional[_Iterable[str]] = ..., running: _Optional[int] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
+
+class DrainWorker(_message.Message):
+    __slots__ = ("worker",)
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    def __init__(self, worker: _Optional[str] = ...) -> None: ...
+
+class ReadWorkers(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReadAudit(_message.Message):
+    __slots__ = ("limit",)
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    def __init__(self, limit: _Optional[int] = ...) -> None: ...
+
 class Done(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -758,6 +802,24 @@ class BatchList(_message.Message):
     batches: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, batches: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class Announced(_message.Message):
+    __slots__ = ("is_asked_to_finish",)
+    IS_ASKED_TO_FINISH_FIELD_NUMBER: _ClassVar[int]
+    is_asked_to_finish: bool
+    def __init__(self, is_asked_to_finish: _Optional[bool] = ...) -> None: ...
+
+class WorkerList(_message.Message):
+    __slots__ = ("workers",)
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    workers: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, workers: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class AuditList(_message.Message):
+    __slots__ = ("actions",)
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    actions: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, actions: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class Published(_message.Message):
     __slots__ = ("fresh",)
     FRESH_FIELD_NUMBER: _ClassVar[int]
@@ -849,7 +911,7 @@ class Welcome(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., proof: _Optional[bytes] = ..., operations: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules", "set_limit", "remove_limit", "limits", "stage_object", "put_part", "keep_object", "read_part", "open_batch", "close_batch", "cancel_batch", "batches")
+    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules", "set_limit", "remove_limit", "limits", "stage_object", "put_part", "keep_object", "read_part", "open_batch", "close_batch", "cancel_batch", "batches", "announce", "drain", "workers", "audit")
     TAG_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -909,6 +971,10 @@ class Call(_message.Message):
     CLOSE_BATCH_FIELD_NUMBER: _ClassVar[int]
     CANCEL_BATCH_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCE_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
     tag: int
     ttl_ms: int
     session: str
@@ -968,10 +1034,14 @@ class Call(_message.Message):
     close_batch: CloseBatch
     cancel_batch: CancelBatch
     batches: ReadBatches
-    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ..., stage_object: _Optional[_Union[StageObject, _Mapping]] = ..., put_part: _Optional[_Union[PutPart, _Mapping]] = ..., keep_object: _Optional[_Union[KeepObject, _Mapping]] = ..., read_part: _Optional[_Union[ReadPart, _Mapping]] = ..., open_batch: _Optional[_Union[OpenBatch, _Mapping]] = ..., close_batch: _Optional[_Union[CloseBatch, _Mapping]] = ..., cancel_batch: _Optional[_Union[CancelBatch, _Mapping]] = ..., batches: _Optional[_Union[ReadBatches, _Mapping]] = ...) -> None: ...
+    announce: Announce
+    drain: DrainWorker
+    workers: ReadWorkers
+    audit: ReadAudit
+    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ..., stage_object: _Optional[_Union[StageObject, _Mapping]] = ..., put_part: _Optional[_Union[PutPart, _Mapping]] = ..., keep_object: _Optional[_Union[KeepObject, _Mapping]] = ..., read_part: _Optional[_Union[ReadPart, _Mapping]] = ..., open_batch: _Optional[_Union[OpenBatch, _Mapping]] = ..., close_batch: _Optional[_Union[CloseBatch, _Mapping]] = ..., cancel_batch: _Optional[_Union[CancelBatch, _Mapping]] = ..., batches: _Optional[_Union[ReadBatches, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., drain: _Optional[_Union[DrainWorker, _Mapping]] = ..., workers: _Optional[_Union[ReadWorkers, _Mapping]] = ..., audit: _Optional[_Union[ReadAudit, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list", "opened", "batch", "batch_page", "consumer_list", "removed", "published", "releases", "change_page", "copy_part", "waited", "scheduled", "schedule_list", "limit_list", "staged", "part", "job_batch", "batch_list")
+    __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list", "opened", "batch", "batch_page", "consumer_list", "removed", "published", "releases", "change_page", "copy_part", "waited", "scheduled", "schedule_list", "limit_list", "staged", "part", "job_batch", "batch_list", "announced", "worker_list", "audit_list")
     TAG_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
@@ -1007,6 +1077,9 @@ class Answer(_message.Message):
     PART_FIELD_NUMBER: _ClassVar[int]
     JOB_BATCH_FIELD_NUMBER: _ClassVar[int]
     BATCH_LIST_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCED_FIELD_NUMBER: _ClassVar[int]
+    WORKER_LIST_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_LIST_FIELD_NUMBER: _ClassVar[int]
     tag: int
     error: Error
     done: bool
@@ -1042,7 +1115,10 @@ class Answer(_message.Message):
     part: Part
     job_batch: Document
     batch_list: BatchList
-    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ..., token: _Optional[_Union[Document, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., token_list: _Optional[_Union[TokenList, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., batch_page: _Optional[_Union[BatchPage, _Mapping]] = ..., consumer_list: _Optional[_Union[ConsumerList, _Mapping]] = ..., removed: _Optional[_Union[Removed, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., releases: _Optional[_Union[Releases, _Mapping]] = ..., change_page: _Optional[_Union[Document, _Mapping]] = ..., copy_part: _Optional[_Union[Document, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., scheduled: _Optional[_Union[Scheduled, _Mapping]] = ..., schedule_list: _Optional[_Union[ScheduleList, _Mapping]] = ..., limit_list: _Optional[_Union[LimitList, _Mapping]] = ..., staged: _Optional[_Union[Document, _Mapping]] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., job_batch: _Optional[_Union[Document, _Mapping]] = ..., batch_list: _Optional[_Union[BatchList, _Mapping]] = ...) -> None: ...
+    announced: Announced
+    worker_list: WorkerList
+    audit_list: AuditList
+    def __init__(self, tag: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., done: _Optional[bool] = ..., pushed: _Optional[_Union[Pushed, _Mapping]] = ..., claimed: _Optional[_Union[Claimed, _Mapping]] = ..., pulses: _Optional[_Union[Pulses, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., cancelled: _Optional[_Union[Cancelled, _Mapping]] = ..., count: _Optional[_Union[Count, _Mapping]] = ..., settings: _Optional[_Union[Document, _Mapping]] = ..., job: _Optional[_Union[Document, _Mapping]] = ..., page: _Optional[_Union[Page, _Mapping]] = ..., stats: _Optional[_Union[Document, _Mapping]] = ..., snapshot: _Optional[_Union[Document, _Mapping]] = ..., token: _Optional[_Union[Document, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., token_list: _Optional[_Union[TokenList, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., batch_page: _Optional[_Union[BatchPage, _Mapping]] = ..., consumer_list: _Optional[_Union[ConsumerList, _Mapping]] = ..., removed: _Optional[_Union[Removed, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., releases: _Optional[_Union[Releases, _Mapping]] = ..., change_page: _Optional[_Union[Document, _Mapping]] = ..., copy_part: _Optional[_Union[Document, _Mapping]] = ..., waited: _Optional[_Union[Waited, _Mapping]] = ..., scheduled: _Optional[_Union[Scheduled, _Mapping]] = ..., schedule_list: _Optional[_Union[ScheduleList, _Mapping]] = ..., limit_list: _Optional[_Union[LimitList, _Mapping]] = ..., staged: _Optional[_Union[Document, _Mapping]] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., job_batch: _Optional[_Union[Document, _Mapping]] = ..., batch_list: _Optional[_Union[BatchList, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., worker_list: _Optional[_Union[WorkerList, _Mapping]] = ..., audit_list: _Optional[_Union[AuditList, _Mapping]] = ...) -> None: ...
 
 class PingRequest(_message.Message):
     __slots__ = ("queue", "incarnation", "leads")
@@ -1621,3 +1697,43 @@ class BatchesRequest(_message.Message):
     id: RequestId
     batches: ReadBatches
     def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., batches: _Optional[_Union[ReadBatches, _Mapping]] = ...) -> None: ...
+
+class AnnounceRequest(_message.Message):
+    __slots__ = ("target", "id", "announce")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCE_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    announce: Announce
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ("target", "id", "drain")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    drain: DrainWorker
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., drain: _Optional[_Union[DrainWorker, _Mapping]] = ...) -> None: ...
+
+class WorkersRequest(_message.Message):
+    __slots__ = ("target", "id", "workers")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    workers: ReadWorkers
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., workers: _Optional[_Union[ReadWorkers, _Mapping]] = ...) -> None: ...
+
+class AuditRequest(_message.Message):
+    __slots__ = ("target", "id", "audit")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    AUDIT_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    audit: ReadAudit
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., audit: _Optional[_Union[ReadAudit, _Mapping]] = ...) -> None: ...

@@ -29,6 +29,7 @@ _CODES: tuple[tuple[type[errors.BucketQError], str], ...] = (
     (errors.QueueNotFoundError, "NOT_FOUND"),
     (errors.ScheduleNotFoundError, "NOT_FOUND"),
     (errors.BatchNotFoundError, "NOT_FOUND"),
+    (errors.WorkerNotFoundError, "NOT_FOUND"),
     (errors.QueueFullError, "RESOURCE_EXHAUSTED"),
     (errors.OverloadedError, "RESOURCE_EXHAUSTED"),
     (errors.KeyConflictError, "ALREADY_EXISTS"),

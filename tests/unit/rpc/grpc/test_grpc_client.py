@@ -51,6 +51,9 @@ SENDERS: dict[str, ops.AnyOperation | FlushArchive] = {
         "schedules": "readschedules",
         "limits": "readlimits",
         "batches": "readbatches",
+        "workers": "readworkers",
+        "drain": "drainworker",
+        "audit": "readaudit",
     }.items()
 }
 

@@ -35,6 +35,7 @@ CODES = {
     "ScheduleNotFoundError": "NOT_FOUND",
     "BatchNotFoundError": "NOT_FOUND",
     "DependencyNotFoundError": "NOT_FOUND",
+    "WorkerNotFoundError": "NOT_FOUND",
     "StoreRefusedError": "FAILED_PRECONDITION",
     "ClosedError": "FAILED_PRECONDITION",
     "CorruptStateError": "DATA_LOSS",
