@@ -27,7 +27,7 @@ JQUEUE_ENV := build/peers/jqueue
 PEER_PINS := benchmarks/peers/constraints.txt
 TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/check.py)
 
-.PHONY: help venv servers java test test-all places demo failover indexing check format proto blocking typing reference sim chaos spec bench bench-peers clean
+.PHONY: help venv servers java test test-all places demo failover shop indexing check format proto blocking typing reference sim chaos spec bench bench-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,9 @@ demo: $(VENV)/.core ## run a demo without an account: a queue in one process, th
 
 failover: $(VENV)/.broker ## kill the leading broker of two under load, and count that nothing is lost
 	@$(PY) examples/failover.py
+
+shop: $(VENV)/.dev ## run a shop until Ctrl-C: a web page, two workers, and one queue between them
+	@$(PY) -m examples.shop
 
 indexing: $(VENV)/.demo java ## write, index on Spark, kill the broker, search, compact, report
 	@$(PY) -m examples.indexing
