@@ -245,12 +245,19 @@ class QueueFeed(Feed):
             and (not defaults.kinds or job.kind in defaults.kinds)
         ]
         self.total = len(self._jobs)
+        self._ids = {job.id for job in self._jobs}
 
     def items(self, start: Mark) -> Iterator[Item]:
         """Yield the jobs after a mark, in the order in which they were pushed."""
         jobs = (job for job in self._jobs if job.seq > start.at)
         for count, job in enumerate(jobs, start.jobs + 1):
             line = msgspec.convert(job, _Line, from_attributes=True)
+            # Batches are those of the other queue, and so are jobs that are not copied.
+            after = tuple(name for name in job.after if name in self._ids)
+            on_failed = job.on_failed if after else None
+            line = structs.replace(
+                line, batch_id=None, after=after, on_failed=on_failed, group=job.group or None
+            )
             spec = _spec(line, job.id, self._defaults)
             end = Mark(job.seq, count, count)
             yield Item(spec, len(bytes(job.payload)), end, has_made_id=False)
