@@ -11,6 +11,7 @@ from simulator.call_log import CallLog
 from simulator.invariants.expiry_invariants import follow_expiry
 from simulator.invariants.history_invariants import HistoryTracker
 from simulator.invariants.limit_invariants import LimitTracker, check_turns
+from simulator.invariants.link_invariants import LinkTracker
 from simulator.invariants.operator_invariants import check_drains, follow_operators
 from simulator.invariants.queue_invariants import CommitChain, check_answers, check_version
 from simulator.invariants.schedule_invariants import ScheduleTracker
@@ -29,6 +30,7 @@ class Judge:
         self._unique = UniqueTracker()
         self.schedules = ScheduleTracker()
         self._limits = LimitTracker()
+        self._links = LinkTracker()
         self._version = 0
         self._state: State | None = None
         self._chain = CommitChain(
@@ -57,6 +59,7 @@ class Judge:
                 self.schedules.follow(self._state, state),
                 self._limits.follow(self._state, state),
                 follow_operators(self._state, state),
+                self._links.follow(self._state, state),
             ):
                 if reason is not None:
                     chain.violate(*reason, version)

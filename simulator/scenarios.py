@@ -23,6 +23,7 @@ Scenario = Literal[
     "expiry",
     "schedules",
     "groups",
+    "links",
 ]
 """The patterns.
 
@@ -32,7 +33,7 @@ many clients of few brokers; ``engines`` is one of these whose workers are real 
 ``batches`` is one of these with consumers and writers; ``waits`` is one of these in which many
 programs also wait for jobs; and ``unique``, ``expiry`` and ``groups`` are ones in which all also
 push unique jobs, jobs that expire soon, or jobs of groups and kinds with limits; in ``schedules``
-some keep schedules, too.
+some keep schedules, too, and in ``links`` all also push batches, and jobs that wait for others.
 """
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
@@ -158,6 +159,13 @@ def _use_groups(cluster: SimulatedCluster) -> None:
     users[0].roles = (*users[0].roles, "limits")
 
 
+def _use_links(cluster: SimulatedCluster) -> None:
+    """Let every user of the queue push batches and jobs that wait for others, too."""
+    for program in cluster.programs:
+        if program.roles:
+            program.roles = (*program.roles, "links")
+
+
 _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "engines": _use_engines,
     "batches": _use_batches,
@@ -166,5 +174,6 @@ _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "expiry": _use_expiry,
     "schedules": _use_schedules,
     "groups": _use_groups,
+    "links": _use_links,
 }
 """How other scenarios are made of the plain ones."""

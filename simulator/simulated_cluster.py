@@ -26,6 +26,7 @@ from simulator.actors.batch_actors import consume, write
 from simulator.actors.bulk_actors import BulkPublisher
 from simulator.actors.expiry_actors import produce_expiring
 from simulator.actors.group_actors import produce_groups, set_limits
+from simulator.actors.link_actors import produce_linked
 from simulator.actors.queue_actors import KINDS, Actor, operate, produce, work
 from simulator.actors.schedule_actors import keep_schedules
 from simulator.actors.unique_actors import produce_unique
@@ -389,7 +390,12 @@ class SimulatedCluster:
             await operate(actor, self.known_jobs)
 
 
-_PRODUCERS = {"expiry": produce_expiring, "groups": produce_groups, "unique": produce_unique}
+_PRODUCERS = {
+    "expiry": produce_expiring,
+    "groups": produce_groups,
+    "links": produce_linked,
+    "unique": produce_unique,
+}
 """The producers of jobs that are special, by role."""
 
 

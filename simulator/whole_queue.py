@@ -270,6 +270,7 @@ def _without_segments(head: State, jobs: list[JobRecord], keys: list[KeyRecord])
         consumers=list(head.consumers),
         writers=list(head.writers),
         schedules=list(head.schedules),
+        batches=list(head.batches),
         limits=list(head.limits),
         buckets=list(head.buckets),
     )

@@ -211,7 +211,8 @@ def _quiet(job: JobRecord) -> JobRecord:
 
 
 def _head(state: State) -> tuple[Any, ...]:
-    bulk = (tuple(state.consumers), tuple(state.writers), tuple(state.workers))
+    tables = (state.consumers, state.writers, state.workers, state.batches)
+    bulk = tuple(tuple(table) for table in tables)
     return (state.broker, state.settings, state.paused, state.paused_kinds, bulk)
 
 
@@ -273,6 +274,7 @@ def _check_order(chain: CommitChain, version: int, before: State, state: State) 
             last is not None
             and job.status == "queued"
             and job.run_at is None
+            and not job.after
             and before.jobs.get(job.id) == job
             and _place(job) < _place(last)
         )
@@ -430,7 +432,8 @@ def _check_empty(chain: CommitChain, call: RecordedCall) -> None:
         stayed = at == len(records) or records[at][0] > last
         is_wanted = kinds is None or job.kind in kinds
         is_limited = {f"kind={job.kind}", f"group={job.group}"} & chain.limited
-        if stayed and job.status == "queued" and not job.run_at and is_wanted and not is_limited:
+        is_ready = job.status == "queued" and not job.run_at and not job.after
+        if stayed and is_ready and is_wanted and not is_limited:
             chain.violate("a claim finds what is there", f"{job.id}: {call}", last)
 
 
