@@ -44,6 +44,38 @@ async def test_an_edit_is_the_next_version_and_running_processes_continue() -> N
 
 
 @virtual
+async def test_an_edit_is_audited_and_cannot_change_the_audit() -> None:
+    world = World()
+    async with world.direct() as queue:
+        await queue.pause("mail")
+        draft = await admin.begin_edit(stored(world))
+        forged = draft.text.replace(b'"action":"pause"', b'"action":"resume"')
+        assert forged != draft.text
+        with pytest.raises(InvalidRequestError, match="leave 'audit' as it is"):
+            await admin.finish_edit(stored(world), draft, forged)
+        text = draft.text.replace(b'"paused_kinds":["mail"]', b'"paused_kinds":[]')
+        await admin.finish_edit(stored(world), draft, text)
+        paused, edited = await queue.audit()
+        assert (paused.action, edited.action, edited.about) == (
+            *("pause", "edit"),
+            ("paused_kinds (1)",),
+        )
+        assert "@" in edited.by
+
+
+@virtual
+async def test_a_restored_queue_has_its_audit_and_no_workers() -> None:
+    world = World()
+    async with world.direct() as queue:
+        await queue.pause("mail")
+        await queue.announce("w", run_id="1", host="h", pid=1, version="1", up_s=0)
+    await admin.restore(stored(world), await world.body(), overwrite=True)
+    state = await world.state()
+    assert [row.action for row in state.audit] == ["pause", "restore"]
+    assert not state.workers
+
+
+@virtual
 async def test_an_edit_may_be_made_in_indented_text() -> None:
     world = World()
     await world.rival_pushes(2)
