@@ -27,6 +27,7 @@ from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.actors.bulk_actors import BulkPublisher, Position
+from simulator.invariants.follow_up_invariants import FOLLOWS, count_follow_ups
 from simulator.watched_store import WatchedStore
 
 SCHEDULED = "scheduled "
@@ -85,6 +86,8 @@ class CallLog:
     """When each process ended."""
     excused: set[str] = field(default_factory=set)
     """The processes that were frozen, so that others may consider them dead."""
+    pushing: set[str] = field(default_factory=set)
+    """The actors that push follow-up jobs with each completion."""
     forced: set[str] = field(default_factory=set)
     """The processes that take over by force."""
 
@@ -185,12 +188,26 @@ class RecordingQueue:
         )
         return answer
 
+    def begin_to_push(self) -> None:
+        """Push follow-up jobs with each completion from now on."""
+        self._history.pushing.add(self._actor)
+
     async def complete(self, job: Job[str], request: str | None = None) -> None:
-        """Complete a job."""
+        """Complete a job, and push its follow-up jobs."""
         detail = _held(job, request)
+        specs = _follow_ups(job) if self._actor in self._history.pushing else ()
         await self._note(
-            "complete", detail, lambda: self.queue.complete(job, "result", request=request)
+            "complete",
+            detail,
+            lambda: self.queue.complete(job, "result", push=specs, request=request),
         )
+
+    async def snooze(self, job: Job[str], delay_s: float, request: str | None = None) -> str:
+        """Put a job off."""
+        answer: str = await self._note(
+            "snooze", _held(job, request), lambda: self.queue.snooze(job, delay_s, request=request)
+        )
+        return answer
 
     async def fail(self, job: Job[str], request: str | None = None) -> str:
         """Fail a job."""
@@ -363,3 +380,12 @@ class RecordingQueue:
 
 def _held(job: Job[str], request: str | None) -> dict[str, Any]:
     return {"job": job.id, "lease": job.lease.lease, "request": request}
+
+
+def _follow_ups(job: Job[str]) -> list[JobSpec[str]]:
+    """The jobs that a job pushes; the same in every attempt, so that a second one is noticed."""
+    count = count_follow_ups(job.payload, job.record.seq)
+    return [
+        JobSpec(kind=job.kind, payload=f"{FOLLOWS}{job.id} {place}", delay_s=place or None)
+        for place in range(count)
+    ]

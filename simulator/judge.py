@@ -9,6 +9,7 @@ from bucketq.model.state import State
 from simulator.archived_jobs import ArchivedJobs
 from simulator.call_log import CallLog
 from simulator.invariants.expiry_invariants import follow_expiry
+from simulator.invariants.follow_up_invariants import FollowUpTracker
 from simulator.invariants.history_invariants import HistoryTracker
 from simulator.invariants.limit_invariants import LimitTracker, check_turns
 from simulator.invariants.link_invariants import LinkTracker
@@ -31,6 +32,7 @@ class Judge:
         self.schedules = ScheduleTracker()
         self._limits = LimitTracker()
         self._links = LinkTracker()
+        self.follow_ups = FollowUpTracker(history.pushing)
         self._version = 0
         self._state: State | None = None
         self._chain = CommitChain(
@@ -60,6 +62,7 @@ class Judge:
                 self._limits.follow(self._state, state),
                 follow_operators(self._state, state),
                 self._links.follow(self._state, state),
+                self.follow_ups.follow(self._state, state),
             ):
                 if reason is not None:
                     chain.violate(*reason, version)

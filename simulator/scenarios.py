@@ -24,6 +24,7 @@ Scenario = Literal[
     "schedules",
     "groups",
     "links",
+    "follow-ups",
 ]
 """The patterns.
 
@@ -33,7 +34,8 @@ many clients of few brokers; ``engines`` is one of these whose workers are real 
 ``batches`` is one of these with consumers and writers; ``waits`` is one of these in which many
 programs also wait for jobs; and ``unique``, ``expiry`` and ``groups`` are ones in which all also
 push unique jobs, jobs that expire soon, or jobs of groups and kinds with limits; in ``schedules``
-some keep schedules, too, and in ``links`` all also push batches, and jobs that wait for others.
+some keep schedules, too, and in ``links`` all also push batches, and jobs that wait for others; in
+``follow-ups`` most workers push jobs with their completions, and put jobs off.
 """
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
@@ -166,6 +168,16 @@ def _use_links(cluster: SimulatedCluster) -> None:
             program.roles = (*program.roles, "links")
 
 
+def _use_follow_ups(cluster: SimulatedCluster) -> None:
+    """Let most workers push jobs with their completions, and at least one."""
+    rng = cluster.rng
+    for number, program in enumerate(program for program in cluster.programs if program.roles):
+        program.roles = tuple(
+            "follow" if role == "work" and (number == 0 or rng.random() < 0.8) else role
+            for role in program.roles
+        )
+
+
 _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "engines": _use_engines,
     "batches": _use_batches,
@@ -175,5 +187,6 @@ _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "schedules": _use_schedules,
     "groups": _use_groups,
     "links": _use_links,
+    "follow-ups": _use_follow_ups,
 }
 """How other scenarios are made of the plain ones."""

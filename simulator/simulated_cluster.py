@@ -25,6 +25,7 @@ from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.actors.batch_actors import consume, write
 from simulator.actors.bulk_actors import BulkPublisher
 from simulator.actors.expiry_actors import produce_expiring
+from simulator.actors.follow_up_actors import follow
 from simulator.actors.group_actors import produce_groups, set_limits
 from simulator.actors.link_actors import produce_linked
 from simulator.actors.queue_actors import KINDS, Actor, operate, produce, work
@@ -372,6 +373,8 @@ class SimulatedCluster:
             await produce(actor, count=rng.randint(8, 25), pause_s=rng.choice((0.1, 1.0, 3.0)))
         elif role == "work":
             await work(actor, longest_s=rng.choice((0.5, 3.0, 20.0)))
+        elif role == "follow":
+            await follow(actor, longest_s=rng.choice((0.5, 3.0, 20.0)))
         elif role == "consume":
             lease_s = float(str(self.settings["lease_s"]))
             await consume(actor, rng.choice((0.5, 3.0, 20.0)), lease_s)

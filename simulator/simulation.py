@@ -62,6 +62,8 @@ class SimulationReport:
     """How many batches consumers claimed."""
     fired: int
     """How many due times of schedules were pushed."""
+    follow_ups: int
+    """How many jobs were pushed with the completion of another."""
     published: int
     """How many positions of writers were acknowledged."""
     takeovers: int
@@ -212,6 +214,7 @@ def _report(
         repeated=sum(len(copies) - 1 for copies in chain.archived.values()),
         batches=len(chain.consumers.sets),
         fired=len(cluster.judge.schedules.fired),
+        follow_ups=cluster.judge.follow_ups.count,
         published=sum(call.verb == "publish" and call.succeeded for call in calls),
         takeovers=len(chain.brokers.takeovers),
         false_takeovers=sum(1 for _ in false_takeovers(cluster, chain)),

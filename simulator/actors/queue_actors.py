@@ -39,6 +39,8 @@ class Actor:
     """Whether it may give up on a request whose outcome is unknown."""
     skips_heartbeats: bool = False
     """Whether it works on some jobs without heartbeats, beyond the end of their leases."""
+    snoozes: float = 0.0
+    """How often it puts off a job that it would have completed."""
     kinds: tuple[str, ...] = KINDS
     """The kinds of job to push. Only engines work on kinds that are not in ``KINDS``."""
     most: int = 4
@@ -139,7 +141,9 @@ async def _forget() -> None:
 
 async def _finish(actor: Actor, job: Job[str]) -> None:
     end, queue = actor.rng.random(), actor.queue
-    if end < 0.75:
+    if end < actor.snoozes:
+        await actor.persist(queue.snooze, job, actor.rng.uniform(0, 3))
+    elif end < 0.75:
         await actor.persist(queue.complete, job)
     elif end < 0.9:
         await actor.persist(queue.fail, job)
