@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_COMPARED = ("id", "key", "delay_s", "run_at")
+_COMPARED = ("id", "key", "delay_s", "run_at", "expires_in_s")
 """Columns whose rows have to be compared with what is in the queue, or with the time."""
 PART = 2**62
 """The position of such a write, behind every position of a write in several commits."""

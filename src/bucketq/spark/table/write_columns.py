@@ -43,6 +43,7 @@ _FIELDS: dict[str, tuple[str, Callable[[t.DataType], bool]]] = {
     "kind": ("string", _is_text),
     "priority": ("int", _is_whole),
     "delay_s": ("double", _is_number),
+    "expires_in_s": ("double", _is_number),
     "run_at": ("timestamp", lambda kind: isinstance(kind, t.TimestampType)),
     "max_attempts": ("int", _is_whole),
     "key": ("string", _is_text),

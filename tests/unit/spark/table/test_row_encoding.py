@@ -14,7 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketq.errors import BucketQError, InvalidRequestError, PayloadError, PayloadTooLargeError
+from bucketq.errors import (
+    BucketQError,
+    InvalidRequestError,
+    PayloadError,
+    PayloadTooLargeError,
+    RejectedError,
+)
 from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings
@@ -130,7 +136,8 @@ def test_fields_are_read_from_their_columns_and_left_out_if_null() -> None:
         pa.array(["acme", None]),
     )
     names = ("id", "kind", "priority", "delay_s", "run_at", "max_attempts", "key", "tags")
-    first, second = specs(rows, columns("json", *names, "job_group"))
+    deep = Settings(max_format=2)
+    first, second = specs(rows, columns("json", *names, "job_group"), settings=deep)
     assert first == NewJob(
         kind="a",
         payload=first.payload,
@@ -143,6 +150,14 @@ def test_fields_are_read_from_their_columns_and_left_out_if_null() -> None:
         group="acme",
     )
     assert second == NewJob(kind="b", payload=second.payload, id=second.id, delay_s=1.5)
+
+
+def test_rows_may_expire() -> None:
+    rows = batch(pa.array(["1", "2"]), pa.array([30.5, None]))
+    first, second = specs(rows, columns("json", "expires_in_s"), settings=Settings(max_format=2))
+    assert (first.expires_in_s, second.expires_in_s) == (30.5, None)
+    with pytest.raises(RejectedError, match=r"row 0 .* max_format 2"):
+        specs(rows, columns("json", "expires_in_s"))
 
 
 def test_ids_follow_from_write_partition_and_row_alone() -> None:
