@@ -3,7 +3,8 @@
 ``python benchmarks/groups.py`` applies claims of one job and of a hundred to queues with the same
 number of jobs: one without groups, one with thousands of groups, one in which each of these also
 has limits, and one in which most groups have reached theirs. A claim and the completion of its jobs
-are repeated; the median of a claim is shown, and its ratio to the plain one.
+are repeated; the median of the processor time of a claim is shown, and its ratio to the plain
+one.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ class _Queue:
         times = []
         for _ in range(repeat):
             self._now += timedelta(milliseconds=10)
-            began = time.perf_counter()
+            began = time.process_time()
             taken = self._ask(Claim(worker="bench", secret=_SECRET, limit=limit))
-            times.append(time.perf_counter() - began)
+            times.append(time.process_time() - began)
             done = [Completion(job=job.id, lease=job.lease) for job in taken]
             assert len(done) == limit, "the queue is empty, or its limits are reached"
             self._ask(CompleteMany(jobs=tuple(done)))
@@ -99,6 +100,8 @@ def main() -> None:
         f"{groups:,} groups, 90 % of them at their limit": _Queue(jobs, groups, tight),
     }
     list(queues.values())[-1].hold(groups * 9 // 10)
+    for queue in queues.values():
+        queue.cycle(1000, 1)  # The first claims leave out what has reached its limit.
     gc.collect()
     gc.disable()
     print(f"{'claim':50} {'of 1':>10} {'ratio':>6} {'of 100':>10} {'ratio':>6}")

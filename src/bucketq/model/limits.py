@@ -64,12 +64,12 @@ class LimitRecord(
     def spent(self, full_at: datetime | None, now: datetime, count: int) -> datetime:
         """When a bucket will be full if so many jobs start now."""
         base = now if full_at is None else max(full_at, now)
-        return base + count * self._period // (self.rate or 1) * _MICROSECOND
+        return base + timedelta(microseconds=count * self._period // (self.rate or 1))
 
     def next_token(self, full_at: datetime) -> datetime:
         """When a bucket that is empty has a token."""
         rate = self.rate or 1
-        return full_at - (rate - 1) * self._period // rate * _MICROSECOND
+        return full_at - timedelta(microseconds=(rate - 1) * self._period // rate)
 
     @property
     def period(self) -> timedelta:
@@ -78,7 +78,8 @@ class LimitRecord(
 
     @property
     def _period(self) -> int:
-        return self.period // _MICROSECOND
+        """In microseconds."""
+        return round((self.period_s or 0.0) * 1_000_000)
 
 
 class BucketRecord(Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -260,9 +260,9 @@ class State:
         self.limits.put(limit)
         self.changes.append(("limits", limit.id))
 
-    def put_bucket(self, bucket: BucketRecord) -> None:
-        """Add a token bucket, or replace the record of one."""
-        self.buckets.put(bucket)
+    def put_bucket(self, bucket: BucketRecord, period: timedelta) -> None:
+        """Add a token bucket, or replace the record of one; its limit has this period."""
+        self.buckets.add(bucket, period)
         self.changes.append(("buckets", bucket.id))
 
     def put_row(self, row: TokenRecord | ConsumerRecord | WriterRecord) -> None:

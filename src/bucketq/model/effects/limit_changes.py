@@ -105,15 +105,12 @@ def reached_limits(state: State, now: datetime) -> tuple[LimitInfo, ...]:
 
 
 def buckets_to_mend(state: State, now: datetime) -> Iterator[BucketRecord]:
-    """Yield buckets to be forgotten or mended, as long as there are some; it is cheap."""
+    """Yield buckets to be forgotten or mended; it is cheap if there are none."""
+    if not state.buckets:
+        return
     margin = timedelta(seconds=state.settings.clock_margin_s)
-    while (first := state.buckets.first_full()) is not None and first.full_at < now - margin:
-        yield first
-    while (last := state.buckets.last_full()) is not None:
-        limit = _limit_of(state, last.id)
-        if limit is not None and last.full_at <= now + limit.period + margin:
-            return
-        yield last
+    yield from state.buckets.full_before(now - margin)
+    yield from state.buckets.empty_after(now + margin, lambda target: _period(state, target))
 
 
 def mend_bucket(state: State, bucket: BucketRecord, now: datetime) -> None:
@@ -122,7 +119,7 @@ def mend_bucket(state: State, bucket: BucketRecord, now: datetime) -> None:
     if limit is None or limit.rate is None or bucket.full_at <= now:
         state.forget("buckets", bucket.id)
     else:
-        state.put_bucket(replace(bucket, full_at=now + limit.period))
+        state.put_bucket(replace(bucket, full_at=now + limit.period), limit.period)
         state.waiting.turns.show_all()
 
 
@@ -165,13 +162,14 @@ def _change(state: State, change: Callable[[], None], now: datetime) -> None:
     """Change a limit; buckets stay as full as they were, by the new rate."""
     before = {bucket.id: _limit_of(state, bucket.id) for bucket in state.buckets}
     change()
+    state.buckets.forget_periods()
     for target, old in before.items():
         new, bucket = _limit_of(state, target), state.buckets.by_id[target]
         if new is None or new.rate is None or old is None:
             state.forget("buckets", target)
         elif old.period != new.period:
             missing = max(timedelta(0), bucket.full_at - now) / old.period
-            state.put_bucket(replace(bucket, full_at=now + missing * new.period))
+            state.put_bucket(replace(bucket, full_at=now + missing * new.period), new.period)
     state.waiting.turns.show_all()
 
 
@@ -179,6 +177,11 @@ def _limit_of(state: State, target: str) -> LimitRecord | None:
     """The limit that a bucket belongs to."""
     field, _, name = target.partition("=")
     return limit_of_group(state, name) if field == "group" else state.limits.get(target)
+
+
+def _period(state: State, target: str) -> timedelta:
+    limit = _limit_of(state, target)
+    return timedelta(0) if limit is None else limit.period
 
 
 def _group_of(target: str) -> str:

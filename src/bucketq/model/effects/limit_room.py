@@ -85,7 +85,7 @@ class LimitRoom:
                 self._make_place()
             full_at = limit.spent(None if known is None else known.full_at, self._now, count)
             seq = state.buckets.next_seq if known is None else known.seq
-            state.put_bucket(BucketRecord(id=target, seq=seq, full_at=full_at))
+            state.put_bucket(BucketRecord(id=target, seq=seq, full_at=full_at), limit.period)
 
     def next_token(self, target: str, limit: LimitRecord | None) -> datetime | None:
         """When a rate that lets nothing start now will; None: it is not the rate."""
@@ -97,8 +97,8 @@ class LimitRoom:
             full_at = limit.spent(full_at, self._now, self._taken[target][1])
         if full_at is not None:
             return limit.next_token(full_at) if limit.tokens(full_at, self._now) < 1 else None
-        first = self._state.buckets.first_full()
-        return first.full_at if first is not None and self._is_crowded() else None
+        first = self._state.buckets.first_full() if self._is_crowded() else None
+        return None if first is None else first.full_at
 
     def _take(self, target: str, limit: LimitRecord | None) -> None:
         if target in self._left:
@@ -129,7 +129,8 @@ class LimitRoom:
     def _make_place(self) -> None:
         """Forget a bucket that is full, if there are too many."""
         state = self._state
+        if len(state.buckets) < state.settings.max_limits:
+            return
         first = state.buckets.first_full()
-        is_crowded = len(state.buckets) >= state.settings.max_limits
-        if is_crowded and first is not None and first.full_at <= self._now:
+        if first is not None and first.full_at <= self._now:
             state.forget("buckets", first.id)

@@ -60,6 +60,8 @@ class Turns:
         self._hidden: list[str] = []
         self._turn: tuple[int, str, list[str]] | None = None
         """The round, group and kinds of the job that ``next`` has returned."""
+        self._was_taken = False
+        """Whether that job was taken, so that the group has had its turn."""
 
     def next(self) -> JobRecord | None:
         """Return the job whose turn it is, or None. It stays in its lane.
@@ -67,14 +69,16 @@ class Turns:
         Raises:
             ColdRowsNeededError: It has not been read.
         """
-        if self._turn is not None and (again := self._find(*self._turn[1:])) is not None:
-            return again
-        self._pass()
+        if self._turn is not None:
+            if not self._was_taken and (again := self._find(*self._turn[1:])) is not None:
+                return again
+            self._line_up(*self._turn)
+            self._turn = None
         while self._line or self._begin():
             lap, group, kinds = self._next_group()
             has_room = self._room.of_group(group) > 0
             if has_room and (job := self._find(group, kinds)) is not None:
-                self._turn = (lap, group, kinds)
+                self._turn, self._was_taken = (lap, group, kinds), False
                 return job
             if not has_room:
                 self._hide(group)
@@ -86,7 +90,7 @@ class Turns:
         self._state.waiting.lanes[lane_of(job.kind, job.group)].pop(job)
         self._room.take(job)
         self._served[self._priority] = job.group
-        self._pass()
+        self._was_taken = True
 
     def drop(self, job: JobRecord) -> None:
         """Take out a job that was taken before: one that was moved may stand there twice."""
@@ -224,12 +228,6 @@ class Turns:
         until = self._room.next_token(group_target(group), limit)
         self._state.waiting.turns.hide(group, until)
         self._hidden.append(group)
-
-    def _pass(self) -> None:
-        if self._turn is not None:
-            lap, group, kinds = self._turn
-            self._turn = None
-            self._line_up(lap, group, kinds)
 
 
 def _order(first: tuple[tuple[int, int], str, JobRecord | None]) -> tuple[int, int]:
