@@ -207,7 +207,9 @@ def test_a_server_that_serves_whatever_it_has_is_noticed(monkeypatch: Patch) -> 
 
 
 def _probe_instead(monkeypatch: Patch, judge: Any) -> None:
-    async def probe(transport: Transport, record: BrokerRecord, incarnation: str) -> Sign:
+    async def probe(
+        transport: Transport, record: BrokerRecord, incarnation: str, _leads: int | None = None
+    ) -> Sign:
         try:
             pong = await transport.ping(record.address, Ping(incarnation=incarnation), 1.5)
         except NoBrokerThereError:
