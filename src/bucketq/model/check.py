@@ -66,7 +66,7 @@ def new_job(job: NewJob, settings: Settings, most_bytes: int = MIB) -> int:
         _key(job.key)
     if job.unique is not None or job.replace is not None or job.group != "":
         _names(job, settings)
-    if job.batch_id is not None or job.after or job.on_failed is not None:
+    if job.after or job.batch_id is not None:
         _links(job)
     if job.tags is not None:
         tags(job.tags, settings)

@@ -137,6 +137,8 @@ def new_job(
         check.group(spec.group)
         new = structs.replace(new, group=as_plain(spec.group))
     if spec.after is not None or spec.on_failed is not None or spec.batch_id is not None:
+        if spec.on_failed is not None and not spec.after:
+            raise InvalidRequestError("on_failed is for jobs that wait for others: give after too")
         new = structs.replace(
             new,
             after=_after_of(spec.after),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bucketq.model.effects.operators import is_untidy
+from bucketq.model.job_batches import CloseBatch, OpenBatch
 from bucketq.model.numbered_batches import AckBatch, ClaimBatch, OpenConsumer, Publish, ReleaseBatch
 from bucketq.model.operations import Cancel, Complete, Fail, Heartbeat, Push, Redrive, Release, Tidy
 from tests.unit.model.driver import SECRET, Driver, lease_of, new_job, ref
@@ -204,6 +205,22 @@ def test_a_request_costs_the_same_at_any_size(
     finally:
         gc.enable()
     assert ratio < TIME_BOUND, f"{ratio:.1f} times as long in the large queue"
+
+
+def batched(count: int) -> Driver:
+    """A queue with a closed batch, and some jobs that wait for one of its jobs."""
+    queue = Driver(max_format=2, max_batch_jobs=100_000)
+    queue.ok(OpenBatch(batch="b1", on_done=new_job("", "report")))
+    queue.push_many(*(f"j{n}" for n in range(count)), batch_id="b1")
+    queue.ok(CloseBatch(batch="b1"))
+    queue.push_many(*(f"held{n}" for n in range(10)), after=(f"j{count - 1}",))
+    return queue
+
+
+def test_ending_a_job_of_a_batch_costs_the_same_at_any_size() -> None:
+    small, large = batched(SMALL), batched(LARGE)
+    assert lines(claim_and_complete(large)) < LINES_BOUND * lines(claim_and_complete(small))
+    assert large.state.batches.by_id["b1"].completed > ROUNDS // 2
 
 
 def test_jobs_that_come_and_go_leave_nothing_behind() -> None:

@@ -170,7 +170,7 @@ def test_jobs_that_were_never_pushed_are_named(queue: Driver) -> None:
         ({"after": ("j2",)}, "itself"),
         ({"after": ("",)}, "a job id in after"),
         ({"after": ("j1",), "on_failed": "walk"}, "on_failed"),
-        ({"on_failed": "run"}, "give after too"),
+        ({"on_failed": "run", "batch_id": "b"}, "give after too"),
         ({"batch_id": ""}, "batch_id"),
     ],
 )

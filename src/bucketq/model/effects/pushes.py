@@ -389,8 +389,8 @@ def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
         replay_of=job.replay_of,
         unique=job.unique,
     )
-    is_plain = job.expires_in_s is None and not job.group and not job.after
-    if is_plain and job.batch_id is None:
+    has_more = job.group or job.after or job.batch_id is not None
+    if not has_more and job.expires_in_s is None:
         return record
     links = {"batch_id": job.batch_id, "after": job.after, "on_failed": job.on_failed}
     expires_at = _expires_at(job, now)

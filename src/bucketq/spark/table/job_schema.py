@@ -53,7 +53,7 @@ DDL = (
     "finished_at timestamp, worker string, key string, tags map<string,string>, "
     "cancel_requested boolean, replay_of string, error string, "
     "errors array<struct<at:timestamp,attempt:int,cause:string,error:string,worker:string>>, "
-    "job_group string"
+    "job_group string, batch_id string"
 )
 """The columns as Spark declares them."""
 _COLUMNS = [column.split(" ") for column in DDL.split(", ")]

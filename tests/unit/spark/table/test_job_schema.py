@@ -114,6 +114,7 @@ def read_singly(job: JobRecord) -> dict[str, Any]:
         "error": job.errors[-1].error if job.errors else None,
         "errors": [msgspec.structs.asdict(each) for each in job.errors],
         "job_group": job.group or None,
+        "batch_id": job.batch_id,
     }
 
 

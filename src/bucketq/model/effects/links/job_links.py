@@ -56,9 +56,12 @@ def find_links(
         RejectedError: A batch is not open, a job is in neither queue nor archive, or too many wait.
         ColdRowsNeededError: A segment that decides it has not been read.
     """
-    linked = [job for job in fresh if job.batch_id is not None or job.after]
-    if not linked:
-        return _NO_LINKS
+    for job in fresh:
+        if job.after or job.batch_id is not None:
+            break
+    else:
+        return _NO_LINKS  # As in nearly every push.
+    linked = [job for job in fresh if job.after or job.batch_id is not None]
     if state.settings.max_format < _FORMAT:
         raise RejectedError(
             f"batches and jobs that wait for others need max_format {_FORMAT}: run `bucketq "
@@ -77,6 +80,8 @@ def find_links(
 
 def add_links(state: State, links: Links, now: datetime) -> None:
     """Count the jobs that were added to batches, and end those that will never run."""
+    if links is _NO_LINKS:
+        return
     for name, count in links.batches.items():
         batch = state.batches.by_id[name]
         put_batch(state, replace(batch, jobs=batch.jobs + count))
