@@ -208,6 +208,23 @@ def test_a_wait_for_a_job_survives_a_broker_that_is_killed(processes: Fleet, url
         assert waiting.result(60) == 3
 
 
+def test_turns_and_limits_survive_a_broker_that_is_killed(processes: Fleet, url: str) -> None:
+    first = leading(processes, url)
+    second = processes.serve(url)
+    second.wait_until_serving()
+    with remote(url) as queue:
+        queue.limit(group="*", running=2)
+        queue.limit(group="b", rate=1, period_s=3600)
+        for group in "aaabbb":
+            queue.push("report", group, group=group)
+        assert [job.payload for job in queue.claim(limit=2)] == ["a", "b"]
+        first.kill()
+        second.wait_until_leading(2)
+        assert [job.payload for job in queue.claim(limit=10)] == ["a"]
+        queue.unlimit(group="b")
+        assert [job.payload for job in queue.claim(limit=10)] == ["b"]
+
+
 def test_a_broker_that_was_frozen_steps_down_and_harms_nobody(
     processes: Fleet, url: str, folder: Path
 ) -> None:
