@@ -14,10 +14,14 @@ from simulator.invariants.history_invariants import HistoryTracker
 from simulator.invariants.limit_invariants import LimitTracker, check_turns
 from simulator.invariants.link_invariants import LinkTracker
 from simulator.invariants.operator_invariants import check_drains, follow_operators
+from simulator.invariants.payload_invariants import PayloadTracker
 from simulator.invariants.queue_invariants import CommitChain, check_answers, check_version
 from simulator.invariants.schedule_invariants import ScheduleTracker
 from simulator.invariants.unique_invariants import UniqueTracker, check_unique
 from simulator.invariants.wait_invariants import check_waits
+
+_DEEP_BYTES = 1000
+"""What deep worlds spill at most; their processes sweep all the time."""
 
 
 class Judge:
@@ -29,6 +33,7 @@ class Judge:
         self._tracker = HistoryTracker(history.store, history.key)
         self._archive = ArchivedJobs(history)
         self._unique = UniqueTracker()
+        self._payloads = PayloadTracker(history.store)
         self.schedules = ScheduleTracker()
         self._limits = LimitTracker()
         self._links = LinkTracker()
@@ -58,6 +63,7 @@ class Judge:
             for reason in (
                 self._unique.follow(self._state, state),
                 follow_expiry(self._state, state),
+                self._payloads.follow(version, commit.number, state),
                 self.schedules.follow(self._state, state),
                 self._limits.follow(self._state, state),
                 follow_operators(self._state, state),
@@ -69,12 +75,22 @@ class Judge:
             check_version(chain, version, self._state, state, has_moved=tracker.has_changed)
             self._state = state
 
+    def _finish_payloads(self) -> None:
+        archived = [job for copies in self._archive.copies.values() for _, job in copies]
+        versions = [commit.time_s for commit in self._history.store.history(self._history.key)]
+        state = self._state
+        is_swept = state is not None and state.settings.spill_bytes <= _DEEP_BYTES
+        reason = self._payloads.finish(archived, versions, is_swept=is_swept)
+        if reason is not None:
+            self._chain.violate(*reason)
+
     def finish(self) -> CommitChain:
         """Check the rest, and all answers; return what was collected."""
         self.follow()
         self._chain.final = self._state
         if (reason := self._tracker.finish()) is not None:
             self._chain.violate(*reason)
+        self._finish_payloads()
         check_answers(self._chain)
         check_waits(self._chain, self._history)
         check_unique(self._chain, self._history)

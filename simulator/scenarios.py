@@ -25,6 +25,7 @@ Scenario = Literal[
     "groups",
     "links",
     "follow-ups",
+    "payloads",
 ]
 """The patterns.
 
@@ -147,6 +148,14 @@ def _use_expiry(cluster: SimulatedCluster) -> None:
             program.roles = (*program.roles, "expiry")
 
 
+def _use_payloads(cluster: SimulatedCluster) -> None:
+    """Let every user of the queue push large payloads, too."""
+    cluster.settings["inline_bytes"] = 2000
+    for program in cluster.programs:
+        if program.roles:
+            program.roles = (*program.roles, "payloads")
+
+
 def _use_schedules(cluster: SimulatedCluster) -> None:
     """Let two users keep schedules, too; more would change each other's all the time."""
     for program in [each for each in cluster.programs if each.roles][:2]:
@@ -184,6 +193,7 @@ _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "waits": _use_waits,
     "unique": _use_unique,
     "expiry": _use_expiry,
+    "payloads": _use_payloads,
     "schedules": _use_schedules,
     "groups": _use_groups,
     "links": _use_links,

@@ -28,6 +28,7 @@ from simulator.actors.expiry_actors import produce_expiring
 from simulator.actors.follow_up_actors import follow
 from simulator.actors.group_actors import produce_groups, set_limits
 from simulator.actors.link_actors import produce_linked
+from simulator.actors.payload_actors import produce_large
 from simulator.actors.queue_actors import KINDS, Actor, operate, produce, work
 from simulator.actors.schedule_actors import keep_schedules
 from simulator.actors.unique_actors import produce_unique
@@ -397,6 +398,7 @@ _PRODUCERS = {
     "expiry": produce_expiring,
     "groups": produce_groups,
     "links": produce_linked,
+    "payloads": produce_large,
     "unique": produce_unique,
 }
 """The producers of jobs that are special, by role."""

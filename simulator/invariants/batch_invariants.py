@@ -13,6 +13,7 @@ import msgspec
 
 from bucketq.errors import ConsumerFencedError
 from bucketq.model.numbered_batches import ConsumerRecord
+from bucketq.model.side_objects import is_side
 from bucketq.model.state import State
 from simulator.call_log import CallLog, RecordedCall
 from simulator.invariants.broker_invariants import Violation
@@ -59,7 +60,7 @@ class ConsumerTracker:
         """Add the next commit; return a violation, or None."""
         known = before.jobs.by_id if before else {}
         for job in state.jobs:
-            if job.id not in known:
+            if job.id not in known and not is_side(job.payload_encoding):
                 self.born.setdefault(msgspec.json.decode(job.payload, type=str), version)
         for job in state.done:
             if job.outcome == "completed" and job.id not in self.completed:

@@ -33,6 +33,7 @@ from bucketq.model.state import State
 from simulator.call_log import SCHEDULED, CallLog, RecordedCall
 from simulator.invariants.batch_invariants import ConsumerTracker
 from simulator.invariants.broker_invariants import BrokerTracker
+from simulator.invariants.payload_invariants import payload_in
 
 
 class InvariantError(AssertionError):
@@ -189,7 +190,7 @@ def _check_jobs(chain: CommitChain, version: int, before: State | None, state: S
 
 
 def _check_new(chain: CommitChain, version: int, job: JobRecord) -> None:
-    token = msgspec.json.decode(job.payload, type=str)
+    token = msgspec.json.decode(payload_in(chain.history.store, job), type=str)
     bearers = chain.by_token.setdefault(token, [])
     bearers.append(job.id)
     # The jobs of a schedule have the same payload, and are told apart by their due times.

@@ -14,6 +14,7 @@ from bucketq.commit.due_times import last_due
 from bucketq.model.effects.schedule_changes import run_of
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import MOST_RUNS, ScheduleRecord
+from bucketq.model.side_objects import is_side
 from bucketq.model.state import State
 from simulator.call_log import SCHEDULED
 
@@ -53,6 +54,8 @@ class ScheduleTracker:
 
 def is_scheduled(job: JobRecord) -> bool:
     """Whether a schedule has pushed a job."""
+    if is_side(job.payload_encoding):
+        return False
     return msgspec.json.decode(job.payload, type=str).startswith(SCHEDULED)
 
 

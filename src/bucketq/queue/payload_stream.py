@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 from bucketq.errors import ClosedError
+
+A = TypeVar("A")
+
+_AT_ONCE = 4
+"""How many parts of one object are under way: enough to hide the latency of a store."""
 
 
 class PayloadStream:
@@ -47,3 +53,27 @@ class PayloadStream:
 
     def _ask(self, chunk: Coroutine[Any, Any, bytes | None]) -> Future[bytes | None]:
         return asyncio.run_coroutine_threadsafe(chunk, self._loop)
+
+
+async def in_order(
+    call: Callable[[Any], Awaitable[A]], values: Sequence[Any], at_once: int = _AT_ONCE
+) -> AsyncIterator[A]:
+    """Call with each value, some at once, and yield the answers in order."""
+    loop = asyncio.get_running_loop()
+    waiting = iter(values)
+    tasks: deque[asyncio.Task[A]] = deque()
+
+    async def run(value: Any) -> A:
+        return await call(value)
+
+    try:
+        for value in waiting:
+            tasks.append(loop.create_task(run(value)))
+            if len(tasks) >= at_once:
+                yield await tasks.popleft()
+        while tasks:
+            yield await tasks.popleft()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

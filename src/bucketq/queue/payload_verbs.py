@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from bucketq.errors import (
     LeaseLostError,
     PayloadError,
     PayloadLostError,
+    UnavailableError,
     UploadExpiredError,
 )
 from bucketq.model import operations as ops
@@ -39,7 +39,6 @@ from bucketq.model.side_objects import (
     SideRef,
     Staged,
     StageObject,
-    encoding_inside,
     is_side,
     new_digest,
     read_ref,
@@ -48,10 +47,10 @@ from bucketq.model.side_objects import (
 )
 from bucketq.queue.arguments import as_job_id
 from bucketq.queue.job import Job
-from bucketq.queue.payload_stream import PayloadStream
+from bucketq.queue.payload_stream import PayloadStream, in_order
 from bucketq.queue.result_verbs import ResultVerbs
 from bucketq.queue.sender import Sender
-from bucketq.queue.side_content import FileContent, SideContent, is_file
+from bucketq.queue.side_content import FileContent, SideContent, inline_body, is_file
 
 A = TypeVar("A")
 
@@ -59,8 +58,6 @@ SURELY_INLINE_BYTES = 1024
 """What is not larger is part of its job, whatever the settings say: it is not worth a request to
 find out what they say."""
 _NONCE_BYTES = 8
-_AT_ONCE = 4
-"""How many parts of one object are under way: enough to hide the latency of a store."""
 _TRIES = 4
 """How often something is written if it takes too long; each time it has twice the time."""
 _FETCHED_AT_ONCE = 4
@@ -181,7 +178,7 @@ class PayloadVerbs(ResultVerbs):
             )
 
         await put(0)  # It comes with the marker, without which nothing else may be there.
-        async for _ in _in_order(put, range(1, parts)):
+        async for _ in in_order(put, range(1, parts)):
             pass
 
     async def _send_placed(
@@ -226,7 +223,7 @@ class PayloadVerbs(ResultVerbs):
             return data
 
         try:
-            async for data in _in_order(read, range(ref.parts)):
+            async for data in in_order(read, range(ref.parts)):
                 digest.update(data)
                 size_bytes += len(data)
                 yield data
@@ -252,7 +249,7 @@ class PayloadVerbs(ResultVerbs):
         leases = tuple(job.lease for job in jobs)
         beating = asyncio.get_running_loop().create_task(self._beat(leases))
         try:
-            async for _ in _in_order(self._fill, large, _FETCHED_AT_ONCE):
+            async for _ in in_order(self._fill, large, _FETCHED_AT_ONCE):
                 pass
         except BaseException:
             self._sender.send_later(ops.ReleaseMany(leases=leases))
@@ -260,6 +257,14 @@ class PayloadVerbs(ResultVerbs):
         finally:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
+        return jobs
+
+    async def _fetched(self, records: Sequence[JobRecord]) -> list[Job[Any]]:
+        """Return jobs with their payloads; others send their heartbeats."""
+        jobs = [self._wrap(record) for record in records]
+        large = [job for job in jobs if job.is_unfetched]
+        async for _ in in_order(self._fill, large, _FETCHED_AT_ONCE):
+            pass
         return jobs
 
     async def _fill(self, job: Job[Any]) -> None:
@@ -271,6 +276,10 @@ class PayloadVerbs(ResultVerbs):
             data = await self._fetch(ref, what, record.id, record.lease or "")
         except (PayloadLostError, PayloadError, LeaseLostError) as error:
             job.lose_payload(error)
+            return
+        except BucketQError as error:
+            # Raising it would leave the jobs of this claim to their leases.
+            job.lose_payload(PayloadLostError(f"{what} could not be fetched: {error}"))
             return
         raw, encoding = inline_body(data, record.payload_encoding)
         job.record = replace(record, payload=raw, payload_encoding=encoding)
@@ -312,6 +321,11 @@ class PayloadVerbs(ResultVerbs):
                 if is_file(payload):
                     files[place] = await FileContent.open(payload, "payload")
             return [*map(as_job_id, await self._send_jobs(jobs, files, send))]
+        except UnavailableError as error:
+            if is_sent:
+                raise
+            is_sent = True
+            raise self._sender.not_sent(request_id, ops.Push(jobs=()), error) from error
         finally:
             if not is_sent:
                 self._sender.drop_id(request_id)
@@ -382,15 +396,15 @@ class PayloadVerbs(ResultVerbs):
             return await self._send_placed(
                 placed, send_named, lambda _, place: str(done[places[place]].job)
             )
+        except UnavailableError as error:
+            if is_sent:
+                raise
+            is_sent = True
+            empty = done[0] if isinstance(done[0], ops.Complete) else ops.CompleteMany(jobs=())
+            raise self._sender.not_sent(request_id, empty, error) from error
         finally:
             if not is_sent:
                 self._sender.drop_id(request_id)
-
-
-def inline_body(data: bytes, encoding: Encoding | None) -> tuple[Raw, Encoding | None]:
-    """Return the content of a side object as it would be in its job."""
-    inside = encoding_inside(encoding)
-    return Raw(data if inside is None else b'"%b"' % base64.b64encode(data)), inside
 
 
 def _content(job: NewJob) -> SideContent:
@@ -404,27 +418,3 @@ def _decoded(raw: Raw, encoding: Encoding | None) -> SideContent:
 
 def _job_of(job: NewJob) -> str:
     return job.id if job.replace in (None, "run_at") else ""
-
-
-async def _in_order(
-    call: Callable[[Any], Awaitable[A]], values: Sequence[Any], at_once: int = _AT_ONCE
-) -> AsyncIterator[A]:
-    """Call with each value, some at once, and yield the answers in order."""
-    loop = asyncio.get_running_loop()
-    waiting = iter(values)
-    tasks: deque[asyncio.Task[A]] = deque()
-
-    async def run(value: Any) -> A:
-        return await call(value)
-
-    try:
-        for value in waiting:
-            tasks.append(loop.create_task(run(value)))
-            if len(tasks) >= at_once:
-                yield await tasks.popleft()
-        while tasks:
-            yield await tasks.popleft()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from bucketq.clock import Clock
 from bucketq.commit.base import Committer
 from bucketq.commit.outcome_errors import closed, rejected_repeat
-from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse_token
+from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse_token, token_of
 from bucketq.commit.upkeep.background import Background
-from bucketq.errors import BucketQError, ClosedError, RejectedError
+from bucketq.errors import BucketQError, ClosedError, RejectedError, UnavailableError
 from bucketq.model import operations as ops
 
 _KEY_BYTES = 32
@@ -98,6 +98,17 @@ class Sender:
     def drop_id(self, request_id: RequestId) -> None:
         """Note that a request was never sent."""
         self._ids.settle(request_id)
+
+    def not_sent(
+        self, request_id: RequestId, operation: ops.AnyOperation, error: UnavailableError
+    ) -> UnavailableError:
+        """Return the error of a request that was not sent, because what it needs is unavailable.
+
+        It has the token of this request: an earlier try may have been sent.
+        """
+        self._ids.abandon(request_id)
+        token = token_of(request_id.request(operation), self._committer.version)
+        return UnavailableError(str(error), request=token)
 
     async def send(self, operation: ops.AnyOperation, token: str | None = None) -> Any:
         """Give an operation its id, send it, and return its answer."""

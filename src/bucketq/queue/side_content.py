@@ -6,6 +6,7 @@ A file is read twice, once for its digest and once to be written, and never as a
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
 import os
 import tempfile
@@ -15,9 +16,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, TypeGuard, TypeVar
 
+from msgspec import Raw
+
 from bucketq.errors import PayloadError
 from bucketq.model.records import Encoding
-from bucketq.model.side_objects import PART_BYTES, new_digest
+from bucketq.model.side_objects import PART_BYTES, encoding_inside, new_digest
 
 A = TypeVar("A")
 
@@ -150,3 +153,9 @@ def _spooled(source: BinaryIO) -> BinaryIO:
 
 async def _in_thread(call: Callable[[], A]) -> A:
     return await asyncio.to_thread(call)
+
+
+def inline_body(data: bytes, encoding: Encoding | None) -> tuple[Raw, Encoding | None]:
+    """Return the content of a side object as it would be in its job."""
+    inside = encoding_inside(encoding)
+    return Raw(data if inside is None else b'"%b"' % base64.b64encode(data)), inside
