@@ -98,6 +98,25 @@ class SideFolder:
         """Delete the marker of an object, because a version of the queue names it."""
         await self._try(lambda: self._store.delete(self._marker_key(name)))
 
+    async def put_marked(
+        self, name: str, part: int, data: bytes, job: str, content: Content
+    ) -> None:
+        """Write a part of an object that no version names yet. Raises: as ``put_part``.
+
+        The marker is put before the first part, and again before a part is written again: a sweep
+        may have deleted both meanwhile, and would not find what comes after that.
+        """
+        is_first = part > 0
+
+        async def put() -> None:
+            nonlocal is_first
+            if not is_first:
+                await self.mark(name, job, content)
+            is_first = False
+            await self._put_once(self._key(name, part), data)
+
+        await self._try(put)
+
     async def put_part(self, name: str, part: int, data: bytes) -> None:
         """Write a part; after an unknown outcome, again.
 

@@ -102,9 +102,8 @@ class SideTransfers:
         if name.partition("/")[0] != state.incarnation or state.version >= until_of(name):
             message = f"{name} cannot be named any more: write it again under another name"
             raise UploadExpiredError(message)
-        if operation.part == 0:
-            await self._folder.mark(name, operation.job, operation.content)
-        await self._folder.put_part(name, operation.part, operation.data)
+        job, content = operation.job, operation.content
+        await self._folder.put_marked(name, operation.part, operation.data, job, content)
 
     async def _read(self, operation: ReadPart) -> bytes:
         if operation.lease:
