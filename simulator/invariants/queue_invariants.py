@@ -191,8 +191,7 @@ def _check_jobs(chain: CommitChain, version: int, before: State | None, state: S
 
 def _check_new(chain: CommitChain, version: int, job: JobRecord) -> None:
     token = msgspec.json.decode(payload_in(chain.history.store, job), type=str)
-    bearers = chain.by_token.setdefault(token, [])
-    bearers.append(job.id)
+    (bearers := chain.by_token.setdefault(token, [])).append(job.id)
     # The jobs of a schedule have the same payload, and are told apart by their due times.
     if len(bearers) > 1 and not token.startswith(SCHEDULED):
         chain.violate("nothing takes effect twice", f"{token} is {bearers}", version)
