@@ -48,7 +48,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "drain": "Ask a worker to finish its jobs and exit, as on SIGTERM.",
         "schedule": "Manage schedules, by which a queue pushes jobs by itself.",
         "batch": "Manage batches, which push a job when all their jobs have ended.",
-        "limit": "Limit how many jobs of a kind or group run at once, or start in a period.",
+        "limit": "Limit how many jobs of a kind or group run, or start in a period.",
     },
     "storage": {
         "create": "Create an empty queue.",

@@ -1,4 +1,4 @@
-"""Limit how many jobs of a kind or group run at once, or start in a period.
+"""Limit how many jobs of a kind or group run, or start in a period.
 
 The limits are part of the queue and apply to all processes that use it.
 
