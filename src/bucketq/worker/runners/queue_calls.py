@@ -54,6 +54,10 @@ class QueueCall(Struct, frozen=True, omit_defaults=True):
     made_ms: int | None = None
 
 
+# Made once: msgspec crashes if two threads look up the fields of a struct for the first time.
+_decode_call = msgspec.json.Decoder(QueueCall).decode
+
+
 class PipeCommitter:
     """In the process of a handler: sends requests to the worker."""
 
@@ -173,11 +177,10 @@ class CallRelay:
             self._pipe.close()
 
     def _receive(self) -> None:
-        decode = msgspec.json.Decoder(QueueCall).decode
         with suppress(EOFError, OSError, msgspec.MsgspecError):
             while not self._is_stopped:
                 if self._pipe.poll(_LOOK_S):
-                    self._start(decode(self._pipe.recv_bytes()))
+                    self._start(_decode_call(self._pipe.recv_bytes()))
         self._answers.put(None)
         self._threads[1].join()
         self._pipe.close()
