@@ -40,22 +40,31 @@ def test_a_missing_queue_is_not_created(console: Console, name: str) -> None:
     assert list(console.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+ADDRESSES = (
+    ("queue.json", "has no scheme"),
+    ("ftp://host/queue.json", "scheme"),
+    ("file:///srv/jobs/", "is a directory"),
+    ("file:///srv/../", "is a directory"),
+    ("file:///srv/jobs/..", "is a directory"),
+    ("file://host/queue.json", "another machine"),
+    ("memory://a/b", "memory://"),
+    ("s3://user:secret@bucket/queue.json", "credentials"),
+)
+OF_FOLDERS = {"serve", "queues"}
+"""Commands for which an address may end in a slash."""
+
+
 @pytest.mark.parametrize(
-    ("url", "reason"),
+    ("url", "reason", "name"),
     [
-        ("queue.json", "has no scheme"),
-        ("ftp://host/queue.json", "scheme"),
-        ("file:///srv/jobs/", "is a directory"),
-        ("file:///srv/../", "is a directory"),
-        ("file:///srv/jobs/..", "is a directory"),
-        ("file://host/queue.json", "another machine"),
-        ("memory://a/b", "memory://"),
-        ("s3://user:secret@bucket/queue.json", "credentials"),
+        (url, reason, name)
+        for url, reason in ADDRESSES
+        for name in COMMANDS
+        if not (url.endswith("/") and name in OF_FOLDERS)
     ],
 )
 def test_a_bad_address_is_rejected_in_one_sentence(
-    console: Console, name: str, url: str, reason: str
+    console: Console, url: str, reason: str, name: str
 ) -> None:
     extra: tuple[str, ...] = ON_A_QUEUE.get(name, ())
     extra = {
@@ -75,6 +84,12 @@ def test_a_bad_address_is_rejected_in_one_sentence(
         "schedule run": ("tick",),
         "history purge": ("--before", "1d"),
         "diff": ("1", "2"),
+        "drain": ("worker",),
+        "batch show": ("batch",),
+        "batch close": ("batch",),
+        "batch cancel": ("batch",),
+        "limit set": ("kind=k", "running=1"),
+        "limit rm": ("kind=k",),
     }.get(name, extra)
     place = ("tests.cli.idle_worker", "--url", url) if name == "work" else (url,)
     ran = console.run(*name.split(), *place, *extra)

@@ -49,7 +49,7 @@ def test_delete_asks_for_confirmation_and_needs_a_terminal(console: Console) -> 
     assert "1 job (1 queued)" in ran.err
     assert console.path.exists()
     deleted = console.ok("delete", "URL", "--yes", "--json").json
-    assert deleted == {"deleted": console.url, "segments": 0, "archive_files": 0}
+    assert deleted == {"deleted": console.url, "segments": 0, "archive_files": 0, "payloads": 0}
     assert not console.path.exists()
     assert console.run("delete", "URL", "--yes").code == 3
 

@@ -67,6 +67,7 @@ async def use(place: str, token: str) -> None:
             await queue.complete(first, MARK)
         with pytest.raises(bucketq.KeyConflictError):
             await queue.push("mail", f"other {MARK}", key=key)
+        await queue.configure(max_payload_bytes=1_000_000)
         with pytest.raises(bucketq.PayloadTooLargeError):
             await queue.push("mail", MARK * 200_000)
         await queue.jobs()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from bucketq.errors import PayloadError, PayloadLostError
 from bucketq.model.operations import LeaseRef
@@ -21,11 +21,13 @@ from bucketq.model.records import (
 )
 from bucketq.model.side_objects import is_side, read_ref
 from bucketq.queue import payload as payloads
-from bucketq.queue.payload_stream import PayloadStream
+
+if TYPE_CHECKING:
+    from bucketq.queue.payload_stream import PayloadStream  # It imports asyncio.
 
 T = TypeVar("T")
 
-OpenPayload = Callable[["Job[Any]"], PayloadStream]
+OpenPayload = Callable[["Job[Any]"], "PayloadStream"]
 
 FETCH_BYTES = 16 * 1024 * 1024
 """Up to this size a claim fetches payloads: memory holds one for each job of a worker."""

@@ -49,6 +49,7 @@ class QueueFolder:
     def __init__(self, url: str) -> None:
         """Open the store. Raises ``InvalidRequestError`` if the address is not one of a folder."""
         if not is_folder(url):
+            open_store(url)  # It may be wrong in another way.
             raise InvalidRequestError(
                 f"{url} is the address of one queue: that of a folder of queues ends in a slash, "
                 "like s3://bucket/jobs/"

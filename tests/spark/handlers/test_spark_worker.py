@@ -77,6 +77,8 @@ def test_each_handler_ends_as_in_any_worker(spark: SparkSession, url: str) -> No
 def test_a_result_that_cannot_be_stored_fails_the_attempt_in_every_place(
     spark: SparkSession, file_url: str, place: Literal["thread", "process", "spark"]
 ) -> None:
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        queue.configure(max_result_bytes=65_536)
     worker = Worker(file_url, mode="direct")
     run_in = None if place == "spark" else place
     at_once = Backoff(base_s=0, factor=1, max_s=0)

@@ -11,7 +11,7 @@ from bucketq.errors import (
     PayloadTooLargeError,
     QueueFullError,
 )
-from bucketq.model.effects import pushes
+from bucketq.model.effects import room
 from bucketq.model.operations import (
     AnyOperation,
     Cancel,
@@ -125,7 +125,7 @@ def test_what_waits_is_refused_at_the_same_size_whether_jobs_finished_or_left_si
 def test_finished_jobs_that_are_not_archived_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pushes, "_LEAST_OUTBOX_BYTES", 2000)
+    monkeypatch.setattr(room, "_LEAST_OUTBOX_BYTES", 2000)
     queue = Driver(max_bytes=4000)
     while queue.state.done.size_bytes <= 4000:
         queue.push(f"j{len(queue.state.jobs)}")
