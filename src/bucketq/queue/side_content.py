@@ -5,7 +5,6 @@ A file is read twice, once for its digest and once to be written, and never as a
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
 import os
@@ -152,7 +151,9 @@ def _spooled(source: BinaryIO) -> BinaryIO:
 
 
 async def _in_thread(call: Callable[[], A]) -> A:
-    return await asyncio.to_thread(call)
+    from asyncio import to_thread  # noqa: PLC0415 - the help of a command needs no event loop
+
+    return await to_thread(call)
 
 
 def inline_body(data: bytes, encoding: Encoding | None) -> tuple[Raw, Encoding | None]:
