@@ -100,7 +100,7 @@ def test_a_result_that_cannot_be_stored_fails_the_attempt_in_every_place(
     )
     too_large = (
         f"{lost} too large: 70,002 bytes, at most 65,536 are allowed (max_result_bytes); "
-        "put the data in an object of its own, and its address here"
+        "raise the setting, or put the data in an object of its own, and its address here"
     )
     assert errors == {"unsayable": 2 * [unsayable], "too_large": 2 * [too_large]}
 
