@@ -59,33 +59,29 @@ class BlockingQueue(Generic[T]):
     def __repr__(self) -> str:
         """Name the address and the mode."""
         return repr(self._queue).replace("<Queue", "<BlockingQueue", 1)
-
-    def batch(
-        self, on_done: JobSpec[Any] | None = None, *, batch_id: str | None = None
-    ) -> BlockingBatch[T]:
-        """Push jobs that belong together: ``with queue.batch(on_done=...) as batch``."""
-        return BlockingBatch(self._loop_thread, self._queue.batch(on_done, batch_id=batch_id))
 '''
 ALWAYS = [
     "from collections.abc import Iterator",
     "from typing import Any, Generic, TypeVar",
     "from bucketq.client.blocking_batch import BlockingBatch",
-    "from bucketq.queue.push_options import JobSpec",
     "from bucketq.client.loop_thread import LoopThread",
     "from bucketq.queue.queue import Queue",
 ]
 
 
-def verbs(tree: ast.Module) -> Iterator[ast.AsyncFunctionDef]:
-    """The public coroutines of the classes in a file."""
+Verb = ast.AsyncFunctionDef | ast.FunctionDef
+
+
+def verbs(tree: ast.Module) -> Iterator[Verb]:
+    """The public verbs of the classes of verbs in a file."""
     for item in tree.body:
-        if isinstance(item, ast.ClassDef):
+        if isinstance(item, ast.ClassDef) and item.name.endswith(("Queue", "Verbs")):
             for verb in item.body:
-                if isinstance(verb, ast.AsyncFunctionDef) and not verb.name.startswith("_"):
+                if isinstance(verb, Verb) and not verb.name.startswith("_"):
                     yield verb
 
 
-def method(verb: ast.AsyncFunctionDef) -> str:
+def method(verb: Verb) -> str:
     """The blocking form of a verb."""
     words = ast.get_docstring(verb, clean=False) or ""
     arguments = verb.args
@@ -99,6 +95,10 @@ def method(verb: ast.AsyncFunctionDef) -> str:
     if returns.startswith("AsyncIterator"):
         call = f"self._iterate(self._queue.{verb.name}({', '.join(passed)}))"
         returns = returns.removeprefix("Async")
+    elif isinstance(verb, ast.FunctionDef):
+        # It asks nothing of the queue: what it returns does.
+        call = f"Blocking{returns}(self._loop_thread, self._queue.{verb.name}({', '.join(passed)}))"
+        returns = f"Blocking{returns}"
     else:
         call = f"self._call({', '.join([f'self._queue.{verb.name}', *passed])})"
     return (

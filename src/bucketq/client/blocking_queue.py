@@ -53,12 +53,6 @@ class BlockingQueue(Generic[T]):
         """Name the address and the mode."""
         return repr(self._queue).replace("<Queue", "<BlockingQueue", 1)
 
-    def batch(
-        self, on_done: JobSpec[Any] | None = None, *, batch_id: str | None = None
-    ) -> BlockingBatch[T]:
-        """Push jobs that belong together: ``with queue.batch(on_done=...) as batch``."""
-        return BlockingBatch(self._loop_thread, self._queue.batch(on_done, batch_id=batch_id))
-
     def push(
         self,
         kind: str,
@@ -442,6 +436,18 @@ class BlockingQueue(Generic[T]):
         already, and is pushed as it is.
         """
         return self._call(self._queue.publish, writer, batch, jobs, part=part, request=request)
+
+    def batch(
+        self, on_done: JobSpec[Any] | None = None, *, batch_id: str | None = None
+    ) -> BlockingBatch[T]:
+        """Push jobs that belong together, in a block that opens and closes a batch.
+
+        The block is ``async with queue.batch(on_done=...) as batch``, and ``with`` for a blocking
+        queue. When it has ended and all jobs of the batch have ended, ``on_done`` is pushed, once,
+        in the same commit; ``Job.done_batch`` of it says how they have ended. An id of your own
+        lets a producer that was restarted continue with a batch that is open.
+        """
+        return BlockingBatch[T](self._loop_thread, self._queue.batch(on_done, batch_id=batch_id))
 
     def open_batch(
         self,

@@ -31,9 +31,10 @@ class JobBatchVerbs(Generic[T]):
     def batch(
         self, on_done: JobSpec[Any] | None = None, *, batch_id: str | None = None
     ) -> Batch[T]:
-        """Push jobs that belong together: ``async with queue.batch(on_done=...) as batch``.
+        """Push jobs that belong together, in a block that opens and closes a batch.
 
-        When the block has ended and all jobs of the batch have ended, ``on_done`` is pushed, once,
+        The block is ``async with queue.batch(on_done=...) as batch``, and ``with`` for a blocking
+        queue. When it has ended and all jobs of the batch have ended, ``on_done`` is pushed, once,
         in the same commit; ``Job.done_batch`` of it says how they have ended. An id of your own
         lets a producer that was restarted continue with a batch that is open.
         """

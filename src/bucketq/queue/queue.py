@@ -101,7 +101,7 @@ class Queue(
         """Name the address and the mode."""
         return f"<Queue {self._committer.where} ({self._committer.mode})>"
 
-    def through(self, wrap: Callable[[Committer], Committer]) -> Queue[T]:
+    def _through(self, wrap: Callable[[Committer], Committer]) -> Queue[T]:
         """Return the same queue over another committer, which wraps its own; it is not open yet."""
         return Queue(
             wrap(self._committer),

@@ -86,7 +86,9 @@ async def open_for_handlers(
         relays.append(LoopedCommitter(committer, loop))
         return relays[0]
 
-    theirs, blocking = queue.through(wrap), BlockingQueue(loop_thread, queue)
+    # Not public: it is no verb, and those who use a queue have no committers.
+    theirs = queue._through(wrap)  # noqa: SLF001
+    blocking = BlockingQueue(loop_thread, queue)
 
     async def open_theirs() -> None:
         await theirs.__aenter__()
