@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from msgspec import Raw
 
@@ -75,9 +76,8 @@ class _Queue:
             self._document.state.changes.clear()
         return 1e6 * statistics.median(times)
 
-    def _ask(self, operation: AnyOperation) -> tuple:  # type: ignore[type-arg]
-        answer: tuple = apply(self._document.state, Request(operation), self._now).result()  # type: ignore[type-arg]
-        return answer
+    def _ask(self, operation: AnyOperation) -> Any:
+        return apply(self._document.state, Request(operation), self._now).result()
 
 
 def main() -> None:

@@ -141,8 +141,8 @@ class Storm:
         began = perf_counter()
         await operation()
         took_s = perf_counter() - began
-        # Until nothing was written for a while, which no event says.
-        while (left_s := store.wrote_at + SETTLED_S - perf_counter()) > 0:  # noqa: ASYNC110
+        # Until nothing was written for a while.
+        while (left_s := store.wrote_at + SETTLED_S - perf_counter()) > 0:  # noqa: ASYNC110 - no event
             await asyncio.sleep(left_s)
         written = store.segment_bytes - before
         limit = MOST_HEADS * (await self.queue.settings()).spill_bytes

@@ -72,7 +72,7 @@ def test_completions_that_release_nobody_are_noticed(monkeypatch: Patch) -> None
         self.ends += [(job, 1) for job in jobs if job.batch_id is not None]
 
     def go_on_later(_state: State, _job: JobRecord, _ended: JobRecord, _now: datetime) -> None:
-        """Nobody is told."""
+        """Say nothing."""
 
     monkeypatch.setattr(FollowedJobs, "note_all", note_batches)
     monkeypatch.setattr(job_ends, "_go_on", go_on_later)

@@ -60,7 +60,7 @@ class Batch(Generic[T]):
 
     It is open inside of the block, and is closed when that ends. If the block raises, the batch is
     cancelled: jobs that were pushed stay, and its callback is never pushed. If the process dies, it
-    stays open until somebody closes or cancels it (``bucketq batch close``).
+    stays open until it is closed or cancelled (``bucketq batch close``).
     """
 
     def __init__(self, queue: Queue[T], on_done: JobSpec[Any] | None, batch_id: str | None) -> None:

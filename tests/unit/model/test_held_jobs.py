@@ -228,7 +228,7 @@ def test_a_redrive_waits_again_for_what_is_not_over_and_for_nothing_else(queue: 
     queue.push("j4", after=("j3",))
     queue.fail(queue.claim_one())
     queue.ok(Redrive(jobs=("j1",)))
-    assert statuses(queue, "j3", "j4") == ["dead", "dead"]  # It revives nobody else.
+    assert statuses(queue, "j3", "j4") == ["dead", "dead"]  # It revives no other.
     queue.fail(queue.claim_one())
     queue.ok(Redrive(jobs=("j4", "j3")))
     assert queue.job("j3").after == ("j2",)  # The dead one counts no longer.

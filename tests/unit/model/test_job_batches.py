@@ -243,7 +243,7 @@ def test_counts_are_forgotten_after_a_while_but_not_those_of_a_batch_that_is_not
     queue.wait(61)
     queue.ok(Tidy())
     queue.ok(Redrive())
-    queue.complete(queue.claim_one())  # Nobody counts it any more.
+    queue.complete(queue.claim_one())  # It is not counted any more.
     assert queue.ok(ReadBatches()) == ()
 
 

@@ -2,8 +2,8 @@
 
 For each kind and priority there is a sorted list of groups, so the group after the one that was
 served last is found without looking at the others. A group stands in the list of the priority of
-its next job. It may stand in a list of a more urgent one, if that job has left since: whoever looks
-at it moves it then. Jobs without a group are in no list.
+its next job. It may stand in a list of a more urgent one, if that job has left since: the claim
+that looks at it moves it then. Jobs without a group are in no list.
 
 A group that has reached its limit is taken out of all lists, and comes back when one of its jobs
 has ended, or when its token bucket has a token. So jobs that may not start are never looked at.
