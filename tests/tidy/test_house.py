@@ -22,6 +22,8 @@ GENERATED = {"blocking_queue.py"}
 """Written by a tool, and as long as there are verbs."""
 FUNCTION_LINES_MAX = 70
 FOLDER_FILES_MAX = 25
+LEVELS_MAX = 3
+"""A class, what it varies, and one part that has its own file."""
 
 # Names that say where code was put, not what it is.
 EMPTY_NAMES = re.compile(r"_*(utils?|helpers?|managers?|common)")
@@ -100,6 +102,22 @@ def test_no_two_files_or_classes_share_a_name() -> None:
                 classes.setdefault(node.name, []).append(place(path))
     shared = {name: found for name, found in {**files, **classes}.items() if len(found) > 1}
     assert not shared, f"give these different names: {shared}"
+
+
+def test_no_class_stands_on_a_ladder_of_others() -> None:
+    bases = {
+        item.name: [base_name(base) for base in item.bases]
+        for path in modules()
+        for item in ast.walk(parsed(path))
+        if isinstance(item, ast.ClassDef)
+    }
+
+    def levels(name: str) -> int:
+        return 1 + max((levels(base) for base in bases[name] if base in bases), default=0)
+
+    # What an error is, is a question of kinds: callers catch the kind that they can mend.
+    high = {name for name in bases if not name.endswith("Error") and levels(name) > LEVELS_MAX}
+    assert not high, f"let these classes hold what they use, not inherit it: {sorted(high)}"
 
 
 def test_no_file_is_left_with_a_note_that_it_is_unfinished() -> None:
@@ -189,6 +207,11 @@ def parsed(path: Path) -> ast.Module:
 
 
 @cache
+def base_name(base: ast.expr) -> str:
+    """The name of a base class, without its module and its parameters."""
+    return ast.unparse(base).partition("[")[0].rpartition(".")[2]
+
+
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     return [
         node

@@ -28,10 +28,10 @@ from bucketq.queue.arguments import Duration, Held, Names
 from bucketq.queue.change import Change, HistoryRange
 from bucketq.queue.job import Job, JobBatch, JobPage
 from bucketq.queue.job_batch import BatchInfo
+from bucketq.queue.large.side_content import FilePayload
 from bucketq.queue.push_options import JobSpec, PushOptions
 from bucketq.queue.queue import Queue
 from bucketq.queue.schedule import Schedule, ScheduleOptions
-from bucketq.queue.side_content import FilePayload
 
 T = TypeVar("T")
 

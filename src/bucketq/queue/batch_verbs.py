@@ -7,7 +7,7 @@ position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar, cast
 
@@ -18,9 +18,9 @@ from bucketq.model import check
 from bucketq.model import numbered_batches as bulk
 from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
-from bucketq.model.records import JobRecord
 from bucketq.queue.arguments import Duration, Names, as_names, as_several, lease_seconds
 from bucketq.queue.job import Job, JobBatch
+from bucketq.queue.large.side_reader import SideReader
 from bucketq.queue.push_options import JobSpec, new_job
 from bucketq.queue.sender import Sender
 
@@ -36,6 +36,7 @@ class BatchVerbs(Generic[T]):
     """Consumers claim numbered batches; writers publish them."""
 
     _sender: Sender
+    _reader: SideReader
     _payload_type: Any
     _worker: str
 
@@ -88,12 +89,8 @@ class BatchVerbs(Generic[T]):
         _check_batch(consumer, batch)
         operation = bulk.ReadBatch(consumer=consumer, batch=batch, start=start, limit=limit)
         page: BatchPage = await self._sender.send(operation)
-        jobs: tuple[Job[T], ...] = tuple(await self._fetched(page.jobs))
+        jobs: tuple[Job[T], ...] = tuple(await self._reader.fetched(page.jobs))
         return JobBatch(jobs, page.lost, page.next_start)
-
-    async def _fetched(self, records: Sequence[JobRecord]) -> list[Job[Any]]:
-        """Return claimed jobs with their payloads, wherever these are."""
-        raise NotImplementedError
 
     async def ack_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None

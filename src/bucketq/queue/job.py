@@ -23,7 +23,7 @@ from bucketq.model.side_objects import is_side, read_ref
 from bucketq.queue import payload as payloads
 
 if TYPE_CHECKING:
-    from bucketq.queue.payload_stream import PayloadStream  # It imports asyncio.
+    from bucketq.queue.large.payload_stream import PayloadStream  # It imports asyncio.
 
 T = TypeVar("T")
 

@@ -22,15 +22,19 @@ from bucketq.queue.arguments import (
     seconds,
 )
 from bucketq.queue.job import Job
-from bucketq.queue.payload_verbs import PayloadVerbs
+from bucketq.queue.large.side_writer import SideWriter
 from bucketq.queue.promised_jobs import FollowUps
 from bucketq.queue.push_options import JobSpec
+from bucketq.queue.sender import Sender
 
 T = TypeVar("T")
 
 
-class LeaseVerbs(PayloadVerbs, Generic[T]):
+class LeaseVerbs(Generic[T]):
     """What is said about jobs that were claimed, under their leases."""
+
+    _sender: Sender
+    _writer: SideWriter
 
     async def heartbeat(
         self,
@@ -76,8 +80,8 @@ class LeaseVerbs(PayloadVerbs, Generic[T]):
             self._sender.drop_id(request_id)
             raise
         operation = ops.Complete(**structs.asdict(done))
-        if self._is_large(done.result, done.result_encoding):
-            await self._complete_large(request_id, [operation])
+        if self._writer.is_large(done.result, done.result_encoding):
+            await self._writer.complete(request_id, [operation])
         else:
             await self._sender.send_as(request_id, operation)
         return ids
@@ -98,8 +102,8 @@ class LeaseVerbs(PayloadVerbs, Generic[T]):
         if not completions:
             return []
         request_id = self._sender.new_id(ops.CompleteMany, request)
-        if any(self._is_large(done.result, done.result_encoding) for done in completions):
-            return list(await self._complete_large(request_id, [*completions]))
+        if any(self._writer.is_large(done.result, done.result_encoding) for done in completions):
+            return list(await self._writer.complete(request_id, [*completions]))
         return list(await self._sender.send_as(request_id, ops.CompleteMany(jobs=completions)))
 
     async def fail(

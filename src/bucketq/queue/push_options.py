@@ -15,7 +15,7 @@ from bucketq.model.records import Backoff, OnFailed
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import as_plain, to_seconds
-from bucketq.queue.side_content import is_file
+from bucketq.queue.large.side_content import is_file
 
 T = TypeVar("T")
 

@@ -18,12 +18,12 @@ from bucketq.errors import AccessDeniedError, DependencyNotFoundError, JobNotFou
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import JobId
 from bucketq.model.operations import Push
-from bucketq.model.records import Progress
 from bucketq.model.results import FindArchived, JobEnd, Wait
-from bucketq.queue.arguments import Duration, as_job_id, as_several, seconds
-from bucketq.queue.payload_verbs import PayloadVerbs
+from bucketq.queue.arguments import as_job_id, as_several
+from bucketq.queue.large.side_content import FilePayload
+from bucketq.queue.large.side_writer import SideWriter
 from bucketq.queue.push_options import JobSpec, PushOptions, new_job
-from bucketq.queue.side_content import FilePayload
+from bucketq.queue.sender import Sender
 
 T = TypeVar("T")
 
@@ -34,9 +34,11 @@ Build = Callable[[RequestId], tuple[NewJob, ...]]
 """Makes the jobs of a push, with ids that follow from that of the request."""
 
 
-class PushVerbs(PayloadVerbs, Generic[T]):
+class PushVerbs(Generic[T]):
     """Adding jobs."""
 
+    _sender: Sender
+    _writer: SideWriter
     _payload_type: Any
 
     async def push(
@@ -78,20 +80,6 @@ class PushVerbs(PayloadVerbs, Generic[T]):
         payloads = [job.payload for job in several if isinstance(job, JobSpec)]
         return list(map(as_job_id, await self._push(build, payloads, request)))
 
-    async def push_and_wait(
-        self,
-        kind: str,
-        payload: T | FilePayload,
-        *,
-        timeout_s: Duration = 30.0,
-        on_progress: Callable[[Progress], object] | None = None,
-        **options: Unpack[PushOptions],
-    ) -> Any:
-        """Add a job, wait until it is over, and return its result: ``push`` and ``wait`` in one."""
-        seconds(timeout_s, "timeout_s")
-        job_id = await self.push(kind, payload, **options)
-        return await self.wait(job_id, timeout_s=timeout_s, on_progress=on_progress)
-
     async def _push(
         self, build: Build, payloads: Sequence[object], token: str | None
     ) -> Sequence[str]:
@@ -100,11 +88,11 @@ class PushVerbs(PayloadVerbs, Generic[T]):
         if not jobs:
             self._sender.drop_id(request_id)
             return ()
-        is_large = any(map(self._is_large_job, jobs, payloads))
+        is_large = any(map(self._writer.is_large_job, jobs, payloads))
         if (is_large or token is not None) and any(job.after for job in jobs):
             jobs = _with_ends(jobs, await self._find_ends(jobs))
         if is_large:
-            return await self._push_large(request_id, [*jobs], payloads)
+            return await self._writer.push(request_id, [*jobs], payloads)
         try:
             answer: tuple[str, ...] = await self._sender.send_as(request_id, Push(jobs=jobs))
         except DependencyNotFoundError:

@@ -8,7 +8,7 @@ task and the command line run on any of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, Unpack, cast
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from bucketq.model import check
 from bucketq.model import operations as ops
 from bucketq.model.effects.operators import CancelAnswer
 from bucketq.model.queue_stats import Stats
-from bucketq.model.records import Status
+from bucketq.model.records import Progress, Status
 from bucketq.model.settings import Settings
 from bucketq.queue.arguments import (
     MAX_WAIT_S,
@@ -34,11 +34,16 @@ from bucketq.queue.batch_verbs import BatchVerbs
 from bucketq.queue.history_verbs import HistoryVerbs
 from bucketq.queue.job import Job, JobPage
 from bucketq.queue.job_batch_verbs import JobBatchVerbs
+from bucketq.queue.large.side_content import FilePayload
+from bucketq.queue.large.side_reader import SideReader
+from bucketq.queue.large.side_writer import SideWriter
 from bucketq.queue.lease_verbs import LeaseVerbs
 from bucketq.queue.limit_verbs import LimitVerbs
 from bucketq.queue.operator_verbs import OperatorVerbs
-from bucketq.queue.payload_verbs import SURELY_INLINE_BYTES
+from bucketq.queue.payload_verbs import PayloadVerbs
+from bucketq.queue.push_options import PushOptions
 from bucketq.queue.push_verbs import PushVerbs
+from bucketq.queue.result_verbs import ResultVerbs
 from bucketq.queue.schedule_verbs import ScheduleVerbs
 from bucketq.queue.sender import Sender
 from bucketq.queue.token_verbs import TokenVerbs
@@ -56,6 +61,8 @@ _ANY_TAGS = Settings(max_tags=2**31)
 class Queue(
     PushVerbs[T],
     LeaseVerbs[T],
+    PayloadVerbs,
+    ResultVerbs,
     BatchVerbs[T],
     JobBatchVerbs[T],
     ScheduleVerbs[T],
@@ -94,7 +101,8 @@ class Queue(
         self._sender = Sender(committer, clock, timeout_s)
         self._payload_type = payload_type
         self._worker = worker
-        self._inline_bytes = SURELY_INLINE_BYTES
+        self._writer = SideWriter(self._sender)
+        self._reader = SideReader(self._sender, payload_type)
         self._token_key = b""
 
     def __repr__(self) -> str:
@@ -119,6 +127,20 @@ class Queue(
     async def __aexit__(self, *error: object) -> None:
         """Commit pending requests, and close."""
         await self._sender.close()
+
+    async def push_and_wait(
+        self,
+        kind: str,
+        payload: T | FilePayload,
+        *,
+        timeout_s: Duration = 30.0,
+        on_progress: Callable[[Progress], object] | None = None,
+        **options: Unpack[PushOptions],
+    ) -> Any:
+        """Add a job, wait until it is over, and return its result: ``push`` and ``wait`` in one."""
+        seconds(timeout_s, "timeout_s")
+        job_id = await self.push(kind, payload, **options)
+        return await self.wait(job_id, timeout_s=timeout_s, on_progress=on_progress)
 
     async def claim(
         self,
@@ -150,7 +172,7 @@ class Queue(
             wait_s=wait_s,
             lease_s=lease_seconds(lease_s),
         )
-        return await self._with_payloads(await self._sender.send_claim(operation, request))
+        return await self._reader.claimed(await self._sender.send_claim(operation, request))
 
     async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
         """Cancel a waiting job; ask the worker of a running one to stop."""
@@ -243,7 +265,7 @@ class Queue(
             JobNotFoundError: It was never pushed, or has been archived, ``archive_after_s`` after
                 it has finished: ``wait`` finds its result in the archive.
         """
-        return self._wrap(await self._sender.send(ops.Get(job=job_name(job_id))))
+        return self._reader.job(await self._sender.send(ops.Get(job=job_name(job_id))))
 
     async def jobs(
         self,
@@ -273,7 +295,7 @@ class Queue(
             rest = replace(operation, after=page.next_after, limit=limit - len(found))
             page = await self._sender.send(rest)
             found += page.jobs
-        return JobPage(tuple(map(self._wrap, found)), page.next_after)
+        return JobPage(tuple(map(self._reader.job, found)), page.next_after)
 
     async def stats(self) -> Stats:
         """Count the jobs."""

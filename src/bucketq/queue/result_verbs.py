@@ -18,6 +18,7 @@ from bucketq.model.records import Progress
 from bucketq.model.results import FindArchived, JobEnd, Wait, progress_text
 from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import Duration, job_name, seconds
+from bucketq.queue.large.side_reader import SideReader
 from bucketq.queue.promised_jobs import PromisedJobId
 from bucketq.queue.sender import Sender
 
@@ -30,6 +31,7 @@ class ResultVerbs:
     """Waiting for jobs."""
 
     _sender: Sender
+    _reader: SideReader
 
     async def wait(
         self,
@@ -69,7 +71,7 @@ class ResultVerbs:
             wait_s = min(max(0.0, until_s - loop.time()), _STRETCH_S)
             news = await self._news_of(Wait(job=job_id, wait_s=wait_s, seen=seen))
             if isinstance(news, JobEnd):
-                return _result_of(await self._with_result(news))
+                return _result_of(await self._reader.with_result(news))
             if news is not None and on_progress is not None:
                 seen = progress_text(news)
                 called = on_progress(news)
@@ -78,10 +80,6 @@ class ResultVerbs:
             if loop.time() >= until_s:
                 message = f"job {job_id} was not over in {limit_s:g} s; wait again, or cancel it"
                 raise TimeoutError(message)
-
-    async def _with_result(self, end: JobEnd) -> JobEnd:
-        """Return how a job ended, with its result, wherever that is."""
-        raise NotImplementedError
 
     async def _news_of(self, wait: Wait) -> JobEnd | Progress | None:
         try:

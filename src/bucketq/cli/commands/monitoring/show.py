@@ -26,7 +26,7 @@ from bucketq.model.operations import Snapshot
 from bucketq.model.records import Encoding, JobRecord
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
-from bucketq.queue.payload_stream import PayloadStream
+from bucketq.queue.large.payload_stream import PayloadStream
 from bucketq.queue.queue import Queue
 
 
