@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bucketq import Context, InvalidRequestError, JobSpec, Queue, Worker
+from bucketq import Context, InvalidRequestError, JobSpec, Progress, Queue, Worker
 from tests.contract.places import Place
 from tests.unit.worker import process_handlers
 
@@ -70,6 +71,31 @@ async def test_a_handler_in_a_process_uses_the_queue_of_its_worker(
     assert done == [[0, 1, 2, 9, True], [0, 1, 2], ["next-0", "next-1", "next-2"], [0, 1, 2]]
     assert (await queue.stats()).counts["next"] == {"queued": 3}
     assert (await queue.stats()).counts["other"] == {"queued": 10}
+
+
+@pytest.mark.parametrize("kind", ["plain", "soon"])
+async def test_a_handler_in_a_process_reports_progress(
+    place: Place, queue: Queue[Any], tmp_path: Path, kind: str
+) -> None:
+    go, seen = tmp_path / "go", list[Progress]()
+    last = {"plain": Progress(1000, 1000, "rows"), "soon": Progress(1)}[kind]
+
+    def note(progress: Progress) -> None:
+        seen.append(progress)
+        if progress == last:
+            go.touch()
+
+    await queue.configure(heartbeat_s=0.1)
+    worker = Worker(place.connect_url(), mode=place.mode)
+    worker.handler("plain", run_in="process")(process_handlers.report)
+    worker.handler("soon", run_in="process")(process_handlers.report_soon)
+    running = asyncio.create_task(worker.run())
+    try:
+        await queue.push_and_wait(kind, str(go), timeout_s=60, on_progress=note)
+    finally:
+        worker.stop()
+        await running
+    assert seen[-1] == last
 
 
 async def test_a_handler_can_be_stopped_while_it_waits(place: Place, queue: Queue[Any]) -> None:

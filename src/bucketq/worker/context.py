@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from bucketq.client.blocking_queue import BlockingQueue
@@ -65,6 +65,8 @@ class Context:
         """Whether to stop: the result is no longer wanted."""
         self.reported: Progress | None = None
         """The progress that was reported last."""
+        self.on_report: Callable[[Progress], object] | None = None
+        """In another process than the worker's: sends a progress there."""
 
     @property
     def attempt(self) -> int:
@@ -168,13 +170,17 @@ class Context:
         """Report how far the handler has come: ``await context.progress(40, 100, "frames")``.
 
         It is sent with the next heartbeat and costs nothing more, so it may be called often. A
-        handler that is not async calls it without ``await``. In a process of its own, or on a
-        Spark executor, it has no effect.
+        handler that is not async calls it without ``await``.
         """
-        come = Progress(done, total, note)
-        check.progress(come)
-        self.reported = come
+        self.note(Progress(done, total, note))
         return _Reported()
+
+    def note(self, progress: Progress) -> None:
+        """Take what a handler reports, here or in another process."""
+        check.progress(progress)
+        self.reported = progress
+        if self.on_report is not None:
+            self.on_report(progress)
 
     def raise_if_cancelled(self) -> None:
         """Raise ``JobCancelled`` if the handler should stop."""

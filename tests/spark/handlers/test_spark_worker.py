@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import bucketq
 import bucketq.spark
-from bucketq import Backoff, InvalidRequestError, JobSpec, Worker
+from bucketq import Backoff, InvalidRequestError, JobSpec, Progress, Worker
 from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
 from tests.spark import sample_handlers
@@ -129,6 +130,34 @@ def test_the_outcome_of_a_job_with_a_lost_lease_is_dropped(
     )
     assert tally.ends == {"lost": 1, "done": 1}
     assert jobs_of(file_url)["a"].result == "attempt 2"
+
+
+@pytest.mark.parametrize("run_in", ["thread", "process"])
+def test_progress_is_seen_while_a_handler_runs_on_an_executor(
+    spark: SparkSession, file_url: str, tmp_path: Path, run_in: Literal["thread", "process"]
+) -> None:
+    mark = tmp_path / "mark"
+    order = {"number": 1, "mark": str(mark)}
+    push(file_url, JobSpec(kind="report", payload=order, id="a"), heartbeat_s=0.2)
+    seen: list[Progress] = []
+
+    def note(progress: Progress) -> None:
+        seen.append(progress)
+        mark.with_suffix(".go").touch()
+
+    def watch() -> None:
+        with bucketq.connect_sync(file_url, mode="direct") as queue:
+            queue.wait("a", timeout_s=60, on_progress=note)
+            mark.with_suffix(".go").touch()
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    worker = Worker(file_url, mode="direct")
+    worker.handler("report", run_in=run_in)(sample_handlers.report)
+    tally = bucketq.spark.run(spark, file_url, worker, burst=True)
+    watching.join()
+    assert tally.ends == {"done": 1}
+    assert seen == [Progress(3, 7, "pages")]
 
 
 def test_a_lease_is_kept_while_its_handler_runs(spark: SparkSession, file_url: str) -> None:

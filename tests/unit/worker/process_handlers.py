@@ -96,6 +96,26 @@ async def use_queue_soon(number: int, context: Context) -> list[Any]:
     return [job.payload for job in jobs]
 
 
+def report(path: str, context: Context) -> int:
+    """Report often, then wait for a file."""
+    for number in range(1000):
+        context.progress(number + 1, 1000, "rows")
+    return wait_for_file(path)
+
+
+async def report_soon(path: str, context: Context) -> int:
+    """Do the same, async."""
+    await context.progress(1)
+    return await asyncio.to_thread(wait_for_file, path)
+
+
+def wait_for_file(path: str) -> int:
+    """Wait for a file."""
+    while path and not Path(path).exists():
+        time.sleep(0.01)
+    return os.getpid()
+
+
 def hang(path: str) -> None:
     """Write the id of this process, and run for long."""
     mark = Path(f"{path}.new")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bucketq.model.records import Progress
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Snooze, UnfitPayload
 from bucketq.worker.handlers import bind
@@ -35,6 +36,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         process_handlers.hang,
         process_handlers.unsayable,
         process_handlers.push_some,
+        process_handlers.report,
+        process_handlers.report_soon,
     )
 }
 HANDLERS = {kind: bind(kind, function, run_in="process") for kind, function in FUNCTIONS.items()}
@@ -58,6 +61,26 @@ async def test_jobs_that_a_handler_pushes_arrive_with_its_result(shop: Shop) -> 
         jobs = context.end()
         assert ids == [job.id for job in jobs] == [f"next-{number}" for number in range(count)]
         assert [bytes(job.payload) for job in jobs] == [b"%d" % n for n in range(count)]
+
+
+async def test_progress_is_seen_while_the_handler_runs(shop: Shop, tmp_path: Path) -> None:
+    pids = set[int]()
+    last = {"report": Progress(1000, 1000, "rows"), "report-soon": Progress(1)}
+    for number, kind in enumerate(("report", "report-soon", "report")):
+        go = tmp_path / f"go{number}"
+        context = Context(claimed_job(str(go), kind=kind))
+        running = asyncio.create_task(shop.runner.run(HANDLERS[kind], context, lambda: None))
+        await until(lambda: context.reported == last[kind])  # noqa: B023 - called at once
+        go.touch()
+        pids.add(await running)
+    assert len(pids) == 1
+    # Reports of a handler that is over are not taken for those of the next one.
+    for kind in ("report", "echo", "report", "echo"):
+        context = Context(claimed_job("", kind=kind))
+        await shop.runner.run(HANDLERS[kind], context, lambda: None)
+        if kind == "echo":
+            await asyncio.sleep(0.2)
+            assert context.reported is None
 
 
 @pytest.fixture

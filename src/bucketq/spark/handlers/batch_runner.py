@@ -24,6 +24,7 @@ import msgspec
 
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation
+from bucketq.spark.handlers.progress_datagrams import ReportReceiver
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import Handler
@@ -117,12 +118,23 @@ class SparkRunner(Runner):
     The calls of the cluster block, so they are made in threads.
     """
 
-    def __init__(self, cluster: SparkCluster, size: BatchSize, name: str, batches: int = 2) -> None:
-        """Run up to ``batches`` batches at once, so that executors do not wait for the next one."""
+    def __init__(
+        self,
+        cluster: SparkCluster,
+        size: BatchSize,
+        name: str,
+        batches: int = 2,
+        reports: ReportReceiver | None = None,
+    ) -> None:
+        """Run up to ``batches`` batches at once, so that executors do not wait for the next one.
+
+        ``reports`` are those of handlers on executors; it is closed with this.
+        """
         self._cluster = cluster
         self._size = size
         self._name = name
         self._batches = batches
+        self._reports = reports
         self._threads = ThreadRunner()
         self._waiting: deque[_PendingJob] = deque()
         self._again: deque[_Batch] = deque()
@@ -156,6 +168,20 @@ class SparkRunner(Runner):
         job = _PendingJob(handler, context, loop.create_future())
         self._waiting.append(job)
         self._send_soon()
+        if self._reports is not None:
+            self._reports.add(context)
+        try:
+            await self._until_over(job)
+        finally:
+            if self._reports is not None:
+                self._reports.remove(context)
+        reply = job.outcome.result().reply
+        if reply is None:
+            return None
+        context.take_follow_ups(reply.follow_ups)
+        return value_of(reply)
+
+    async def _until_over(self, job: _PendingJob) -> None:
         while not job.outcome.done():
             try:
                 await asyncio.shield(job.outcome)
@@ -163,14 +189,11 @@ class SparkRunner(Runner):
                 if job.outcome.cancelled():
                     raise
                 self._cancel(job)
-        reply = job.outcome.result().reply
-        if reply is None:
-            return None
-        context.take_follow_ups(reply.follow_ups)
-        return value_of(reply)
 
     async def close(self) -> None:
         """Cancel what is running, and release all jobs."""
+        if self._reports is not None:
+            self._reports.close()
         self._watching.cancel()
         for batch in list(self._running.values()):
             self._interrupt(batch)

@@ -3,7 +3,7 @@
 One Spark task runs the jobs on an event loop of its own, with the runners that a worker has: async
 handlers on the loop, plain ones in threads, others in processes. The outcome of each job goes back
 as a ``Reply``; an exception of a handler never fails the task. Executors do not talk to the queue,
-and do not know its address.
+and do not know its address. Progress is reported to the driver while the task runs.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from bucketq.spark.handlers.pickled_handlers import (
     PickledHandlers,
     load_handlers,
 )
+from bucketq.spark.handlers.progress_datagrams import ReportAddress, ReportSender
 from bucketq.worker.context import Context
 from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler, Place
@@ -73,6 +74,8 @@ class TaskSettings(Struct, frozen=True):
     budget_s: float
     """After that long no further job is started: finished ones wait for the end of the task."""
     isolation: Isolation = "shared"
+    report_to: ReportAddress | None = None
+    """Where to report how far handlers have come."""
 
 
 def run_partition(
@@ -107,19 +110,22 @@ def run_jobs(settings: TaskSettings, bodies: Sequence[bytes]) -> list[HandlerOut
     records = [msgspec.json.decode(body, type=JobRecord) for body in bodies]
     if settings.isolation == "isolated":
         return [
-            HandlerOutcome(run_in_child(partial(_run_alone, handlers[record.kind], record)))
+            HandlerOutcome(
+                run_in_child(partial(_run_alone, settings, handlers[record.kind], record))
+            )
             for record in records
         ]
     return asyncio.run(_run_together(settings, handlers, records))
 
 
-def _run_alone(handler: Handler, record: JobRecord) -> Reply:
+def _run_alone(settings: TaskSettings, handler: Handler, record: JobRecord) -> Reply:
     """Run one job; called in a process of its own."""
 
     async def main() -> Reply:
         runner = _runner({handler.kind: handler})
+        reports = _reports(settings)
         try:
-            return await _run_one(runner, handler, record)
+            return await _run_one(runner, handler, record, reports)
         finally:
             await runner.close()
 
@@ -132,7 +138,7 @@ async def _run_together(
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     wanted = {record.kind: handlers[record.kind] for record in records}
-    runner = _runner(wanted)
+    runner, reports = _runner(wanted), _reports(settings)
     outcomes = [HandlerOutcome()] * len(records)
     numbered = enumerate(records)
 
@@ -142,20 +148,26 @@ async def _run_together(
             # The first ones are started in any case, or a batch might never make progress.
             if number >= settings.concurrency and loop.time() - began_s >= settings.budget_s:
                 return
-            reply = await _run_one(runner, wanted[record.kind], record)
+            reply = await _run_one(runner, wanted[record.kind], record, reports)
             outcomes[number] = HandlerOutcome(reply, ended_s=loop.time() - began_s)
 
     try:
         await asyncio.gather(*(work() for _ in records[: settings.concurrency]))
     finally:
         await runner.close()
+        if reports is not None:
+            reports.close()
     return outcomes
 
 
-async def _run_one(runner: Runner, handler: Handler, record: JobRecord) -> Reply:
+async def _run_one(
+    runner: Runner, handler: Handler, record: JobRecord, reports: ReportSender | None
+) -> Reply:
     """Run one handler, until it ends or its timeout is over."""
     loop = asyncio.get_running_loop()
     context = Context(Job[Any](record, Any), HandlerQueue(SystemClock(), reason=_NO_QUEUE))
+    if reports is not None:
+        context.on_report = partial(reports.report, context)
     over = asyncio.Event()
     timers: list[asyncio.TimerHandle] = []
     is_late = False
@@ -176,6 +188,8 @@ async def _run_one(runner: Runner, handler: Handler, record: JobRecord) -> Reply
     await over.wait()
     for timer in timers:
         timer.cancel()
+    if reports is not None:
+        reports.end(context)
     reply = task.result() if task.done() and not task.cancelled() else None
     if is_late and (reply is None or reply.kind != "done"):
         text = f"it took longer than {handler.timeout_s:g} s, and was cancelled"
@@ -190,6 +204,10 @@ async def _reply_of(running: Awaitable[Any], context: Context) -> Reply:
     except Exception as error:  # noqa: BLE001 - it fails this job only
         return reply_failed(error)
     return reply_done(result, context.end())
+
+
+def _reports(settings: TaskSettings) -> ReportSender | None:
+    return None if settings.report_to is None else ReportSender(settings.report_to)
 
 
 def _runner(handlers: dict[str, Handler]) -> Runners:

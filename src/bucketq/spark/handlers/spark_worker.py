@@ -24,7 +24,8 @@ from bucketq.queue.queue import Queue
 from bucketq.spark.handlers.batch_runner import BatchSize, SparkRunner
 from bucketq.spark.handlers.executor_task import TaskSettings
 from bucketq.spark.handlers.pickled_handlers import pickle_handlers
-from bucketq.spark.session.compatibility import prepare_session
+from bucketq.spark.handlers.progress_datagrams import ReportAddress, open_receiver
+from bucketq.spark.session.compatibility import is_connect_session, prepare_session
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.engine import Engine
 from bucketq.worker.handlers import Handler, bind
@@ -131,23 +132,48 @@ class SparkWorker(Worker):
         """Check that the executors can load the handlers, and make a runner for them."""
         del home
         threads = ThreadRunner()
+        reports, report_to = None, None
         try:
-            cluster, parallelism = await threads.call(partial(self._open, handlers))
+            if (hosts := await threads.call(self._driver_hosts)) is not None and (
+                opened := await open_receiver(*hosts)
+            ) is not None:
+                reports, report_to = opened
+            cluster, parallelism = await threads.call(partial(self._open, handlers, report_to))
+        except BaseException:
+            if reports is not None:
+                reports.close()
+            raise
         finally:
             await threads.close()
         task = asyncio.current_task()
         if task is not None and task.cancelling():
+            if reports is not None:
+                reports.close()
             raise asyncio.CancelledError  # It was stopped while Spark was starting.
         at_once = parallelism * self.concurrency
         most = self._batch_jobs
         size = BatchSize(at_once) if most is None else BatchSize(min(at_once, most), most)
-        self._runner = SparkRunner(cluster, size, new_id(SystemClock()))
+        self._runner = SparkRunner(cluster, size, new_id(SystemClock()), reports=reports)
         return self._runner
 
-    def _open(self, handlers: Mapping[str, Handler]) -> tuple[SparkCluster, int]:
+    def _driver_hosts(self) -> tuple[str, str] | None:
+        """Return where to listen for executors, and by which name they know this host.
+
+        None over Spark Connect: they know the host of the server only.
+        """
+        if is_connect_session(self._spark):
+            return None
+        conf = self._spark.sparkContext.getConf()
+        host = conf.get("spark.driver.host")
+        return None if not host else (conf.get("spark.driver.bindAddress") or host, host)
+
+    def _open(
+        self, handlers: Mapping[str, Handler], report_to: ReportAddress | None
+    ) -> tuple[SparkCluster, int]:
         from bucketq.spark.handlers.spark_cluster import SparkCluster  # noqa: PLC0415 - pyspark is an extra
 
-        settings = TaskSettings(pickle_handlers(handlers), self.concurrency, _BUDGET_S)
+        pickled = pickle_handlers(handlers)
+        settings = TaskSettings(pickled, self.concurrency, _BUDGET_S, report_to=report_to)
         cluster = SparkCluster(self._spark, settings)
         cluster.check()
         if cluster.may_run_twice:

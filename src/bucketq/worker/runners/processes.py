@@ -36,7 +36,6 @@ from bucketq.queue.job import Job
 from bucketq.worker.context import Context
 from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler
-from bucketq.worker.looped_committer import LoopedCommitter
 from bucketq.worker.runners.queue_calls import CallRelay, ChildQueue
 from bucketq.worker.runners.reply import (
     ENDED,
@@ -46,6 +45,7 @@ from bucketq.worker.runners.reply import (
     reply_failed,
     value_of,
 )
+from bucketq.worker.runners.reporting_link import ReportingLink
 from bucketq.worker.runners.runner import Begun, Runner, call, call_plain
 from bucketq.worker.runners.threads import ThreadRunner
 
@@ -60,6 +60,9 @@ _START_S = 20.0
 modules of handlers takes seconds on a busy host."""
 _LOOK_S = 0.5
 """How often a process is checked for being alive: another process may keep its pipe open."""
+
+# Made once: msgspec crashes if two threads look up the fields of a struct for the first time.
+_decode_reply = msgspec.json.Decoder(Reply).decode
 
 
 class ProcessDied(Exception):  # noqa: N818 - reported like an error of the handler
@@ -104,15 +107,21 @@ class _Child:
         """Wait until it has imported the handlers."""
         self._receive()
 
-    def ask(self, kind: str, record: JobRecord, committer: LoopedCommitter | None) -> Reply:
-        """Run a handler there, and wait for the reply; it may use the queue meanwhile."""
-        self._relay.serve(committer)
+    def ask(self, kind: str, context: Context) -> Reply:
+        """Run a handler there, and wait for the reply.
+
+        Meanwhile it may use the queue, and report how far it has come.
+        """
+        self._relay.serve(context.relay)
         try:
             self._link.send_bytes(kind.encode())
-            self._link.send_bytes(msgspec.json.encode(record))
+            self._link.send_bytes(msgspec.json.encode(context.job.record))
         except OSError:
             raise self._death() from None
-        return msgspec.json.decode(self._receive(), type=Reply)
+        while (reply := _decode_reply(self._receive())).kind == "progress":
+            if reply.progress is not None:
+                context.note(reply.progress)
+        return reply
 
     def _receive(self) -> bytes:
         """Wait for a message, or until the process ends, even if its pipe stays open."""
@@ -224,7 +233,7 @@ class ProcessRunner(Runner):
         """Run a handler in a process; if cancelled, kill the process."""
         child = self._take_idle() or await self._start(handler.timeout_s)
         begun()
-        ask = partial(child.ask, handler.kind, context.job.record, context.relay)
+        ask = partial(child.ask, handler.kind, context)
         reply: Reply = await self._use(child, ask)
         if not child.is_closed:
             self._idle.append(child)
@@ -320,14 +329,14 @@ def _live(link: Connection, life: Connection, calls: Connection, packed: bytes) 
         after_in_child=partial(_leave, link, life, calls),
     )
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
-    queue = ChildQueue(calls)
+    queue, replies = ChildQueue(calls), ReportingLink(link)
     handlers: dict[str, Handler] = pickle.loads(packed)  # noqa: S301 - from the worker
     with suppress(EOFError, OSError):
         link.send_bytes(b"ready")
         while True:
             kind = link.recv_bytes().decode()
             record = msgspec.json.decode(link.recv_bytes(), type=JobRecord)
-            link.send_bytes(msgspec.json.encode(_reply(handlers[kind], record, queue)))
+            replies.answer(_reply(handlers[kind], record, queue, replies))
 
 
 def _ignore(_number: int, _frame: object) -> None:
@@ -350,9 +359,11 @@ def _end_with(life: Connection) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _reply(handler: Handler, record: JobRecord, queue: ChildQueue) -> Reply:
+def _reply(handler: Handler, record: JobRecord, queue: ChildQueue, replies: ReportingLink) -> Reply:
     access = HandlerQueue(SystemClock(), blocking=queue.blocking)
     context = Context(Job[Any](record, Any), access)
+    context.on_report = partial(replies.report, context)
+    replies.begin(context)
 
     async def run() -> Any:
         context.use(HandlerQueue(SystemClock(), await queue.open()))

@@ -1,4 +1,4 @@
-"""``Reply``: the outcome of a handler that ran in another process.
+"""``Reply``: what a handler in another process sends: how far it has come, and its outcome.
 
 It is sent as JSON, so that data from a job is never unpickled. ``Retry``, ``GiveUp`` and the like
 are raised here again; any other exception arrives as text.
@@ -12,6 +12,7 @@ from typing import Any, Literal
 from msgspec import Raw, Struct
 
 from bucketq.model.base import NewJob
+from bucketq.model.records import Progress
 from bucketq.queue import payload as payloads
 from bucketq.worker.failure import describe, unkept
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, Snooze, UnfitPayload
@@ -23,9 +24,9 @@ _LIMIT_BYTES = 1 << 20
 
 
 class Reply(Struct, frozen=True, omit_defaults=True):
-    """The outcome of a handler."""
+    """The outcome of a handler; of kind ``progress``, a report before it."""
 
-    kind: Literal["done", "failed", "unfit", "retry", "snooze", "give up"]
+    kind: Literal["done", "failed", "unfit", "retry", "snooze", "give up", "progress"]
     result: Raw = Raw(b"null")
     is_bytes: bool = False
     text: str = ""
@@ -34,6 +35,7 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     delay_s: float = 0.0
     follow_ups: tuple[NewJob, ...] = ()
     """Jobs that the handler pushed; they count if it is done."""
+    progress: Progress | None = None
 
 
 def reply_done(result: object, follow_ups: tuple[NewJob, ...] = ()) -> Reply:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 import bucketq
-from bucketq import Backoff, InvalidRequestError, JobSpec, UnavailableError, Worker
+from bucketq import Backoff, InvalidRequestError, JobSpec, Progress, UnavailableError, Worker
 from bucketq.spark.handlers.batch_runner import BatchFailed
 from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation, TaskSettings, run_jobs
 from bucketq.spark.handlers.pickled_handlers import pickle_handlers
+from bucketq.spark.handlers.progress_datagrams import open_receiver
 from bucketq.spark.handlers.spark_worker import SparkWorker
+from bucketq.worker.context import Context
 from bucketq.worker.handlers import bind
+from tests.unit.worker import process_handlers
+from tests.unit.worker.engine_harness import claimed_job
 
 SESSION = cast("Any", SimpleNamespace(version="4.3.0", sparkContext=SimpleNamespace(master="yarn")))
 
@@ -51,9 +57,16 @@ class NearWorker(SparkWorker):
 
     near: NearCluster
     is_gone = False
+    isolation: Isolation = "shared"
 
-    def _open(self, handlers: Any) -> Any:
-        self.near = NearCluster(TaskSettings(pickle_handlers(handlers), self.concurrency, 2.0))
+    def _driver_hosts(self) -> tuple[str, str] | None:
+        return ("127.0.0.1", "127.0.0.1")
+
+    def _open(self, handlers: Any, report_to: Any) -> Any:
+        pickled = pickle_handlers(handlers)
+        self.near = NearCluster(
+            TaskSettings(pickled, self.concurrency, 2.0, self.isolation, report_to)
+        )
         self.near.is_gone = self.is_gone
         return self.near, 2
 
@@ -113,6 +126,63 @@ async def test_batch_jobs_limits_how_many_jobs_are_sent_at_once() -> None:
         worker.configure(url)
         await worker.run(burst=True)
     assert max(worker.near.sizes) == 4
+
+
+@pytest.mark.parametrize(
+    ("run_in", "isolation"),
+    [("loop", "shared"), ("thread", "shared"), ("process", "shared"), ("thread", "isolated")],
+)
+async def test_progress_is_seen_while_a_handler_runs(
+    run_in: Any, isolation: Isolation, tmp_path: Path
+) -> None:
+    url, go = f"memory://spark-progress-{run_in}-{isolation}", tmp_path / "go"
+    report = process_handlers.report_soon if run_in == "loop" else process_handlers.report
+    last = Progress(1) if run_in == "loop" else Progress(1000, 1000, "rows")
+
+    def note(progress: Progress) -> None:
+        if progress == last:
+            go.touch()
+
+    async with bucketq.connect(url) as queue:
+        await queue.configure(heartbeat_s=0.1)
+        job_id = await queue.push("report", str(go))
+        worker = NearWorker(SESSION, {"report": bind("report", report, run_in=run_in)})
+        worker.isolation = isolation
+        worker.configure(url)
+        working = asyncio.create_task(worker.run(burst=True))
+        await queue.wait(job_id, timeout_s=60, on_progress=note)
+        await working
+    assert go.exists()
+
+
+async def test_a_report_that_is_forged_or_late_is_ignored() -> None:
+    opened = await open_receiver("127.0.0.1", "localhost")
+    assert opened is not None
+    receiver, address = opened
+    context, old = (Context(claimed_job(id="a", attempt=attempt)) for attempt in (2, 1))
+    receiver.add(context)
+
+    def receive(body: bytes, key: bytes = address.key) -> Progress | None:
+        receiver.datagram_received(blake2b(body, key=key, digest_size=16).digest() + body, None)
+        return context.reported
+
+    assert receive(b'["a",2,{"done":1}]', b"guessed") is None
+    assert receive(b'["a",1,{"done":1}]') is None
+    assert receive(b'["b",2,{"done":1}]') is None
+    assert receive(b'["a",2,{"done":1e99}]') is None
+    assert receive(b"nonsense") is None
+    receiver.datagram_received(b"", None)
+    assert receive(b'["a",2,{"done":1}]') == Progress(1)
+    receiver.remove(old)
+    assert receive(b'["a",2,{"done":2}]') == Progress(2)
+    receiver.remove(context)
+    assert receive(b'["a",2,{"done":3}]') == Progress(2)
+    receiver.close()
+
+
+async def test_a_driver_that_cannot_listen_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    assert await open_receiver("203.0.113.1", "driver") is None  # An address of no host.
+    assert "progress of handlers on executors is not seen: 203.0.113.1" in caplog.text
 
 
 async def test_if_spark_goes_away_jobs_are_released_and_the_run_ends() -> None:
