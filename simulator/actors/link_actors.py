@@ -13,7 +13,10 @@ _BATCH_JOBS = 5
 
 
 async def produce_linked(actor: Actor, count: int, pause_s: float) -> None:
-    """Push batches of jobs, some of which wait for others; leave some batches open."""
+    """Push batches of jobs, some of which wait for others.
+
+    Some batches are left open, and the jobs of some are cancelled.
+    """
     rng, queue = actor.rng, actor.queue
     for _ in range(1 + count // _BATCH_JOBS):
         await asyncio.sleep(rng.uniform(0, 2 * pause_s))
@@ -33,3 +36,5 @@ async def produce_linked(actor: Actor, count: int, pause_s: float) -> None:
             await asyncio.sleep(rng.uniform(0, pause_s))
         if rng.random() < 0.9:
             await actor.persist(queue.queue.close_batch, batch)
+        if rng.random() < 0.2:
+            await actor.persist(queue.queue.cancel_jobs, batch)

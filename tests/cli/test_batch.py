@@ -54,6 +54,30 @@ def test_a_batch_can_be_cancelled(queue: Console) -> None:
     assert [row["status"] for row in listed] == ["cancelled"]
 
 
+def test_the_jobs_of_a_batch_are_listed_and_cancelled(queue: Console) -> None:
+    queue.ok("batch", "open", "URL", "report", "--id", "mine")
+    ids = [
+        queue.ok("push", "URL", "index", n, "--batch-id", "mine").out.strip() for n in ("1", "2")
+    ]
+    queue.ok("push", "URL", "index", "3")
+    listed = queue.ok("ls", "URL", "--batch-id", "mine").out.splitlines()[1:]
+    assert [line.split()[0] for line in listed] == ids
+    finish(queue)
+    queue.ok("claim", "URL")
+    assert queue.ok("cancel", "URL", "--batch-id", "mine").out == (
+        "0 jobs cancelled; 1 running, asked to stop\n"
+    )
+    queue.ok("push", "URL", "index", "4", "--batch-id", "mine")
+    assert queue.ok("cancel", "URL", "--batch-id", "mine", "--json").json == {
+        "cancelled": 1,
+        "requested": 0,
+    }
+    assert queue.run("cancel", "URL", "--batch-id", "never").code == 3
+    for wrong in ((), (ids[0], "--batch-id", "mine")):
+        refused = queue.run("cancel", "URL", *wrong)
+        assert (refused.code, "--batch-id" in refused.err) == (2, True)
+
+
 def test_a_held_job_is_shown_as_held(queue: Console) -> None:
     first = queue.ok("push", "URL", "load", "1").out.strip()
     second = queue.ok("push", "URL", "report", "2", "--after", first).out.strip()

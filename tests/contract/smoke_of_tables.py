@@ -50,6 +50,13 @@ async def cancel_batch(queue: Queue[Any], other: Queue[Any]) -> None:
     assert (await other.get_batch(batch_id)).status == "cancelled"
 
 
+async def cancel_jobs(queue: Queue[Any], other: Queue[Any]) -> None:
+    async with other.batch(JobSpec(kind="sum", payload=0)) as opened:
+        await opened.push_many(JobSpec(kind="mail", payload=n) for n in range(3))
+    assert (await queue.cancel_jobs(opened.id)).cancelled == 3
+    assert (await other.get_batch(opened.id)).cancelled == 3
+
+
 async def get_batch(queue: Queue[Any], other: Queue[Any]) -> None:
     async with other.batch(batch_id="ours") as opened:
         await opened.push("mail", 1)

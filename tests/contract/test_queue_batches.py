@@ -79,6 +79,41 @@ async def test_a_producer_continues_with_its_batch(queue: Queue[Any]) -> None:
         await queue.push("index", 3, batch_id="nightly")
 
 
+async def test_the_jobs_of_a_batch_are_listed(queue: Queue[Any]) -> None:
+    async with queue.batch(batch_id="ours") as batch:
+        ids = list(await batch.push_many([JobSpec(kind="index", payload=n) for n in range(5)]))
+        await queue.push("index", 5)
+    await finish(queue)
+    found = await queue.jobs(batch_id="ours")
+    assert [job.id for job in found.jobs] == ids
+    found = await queue.jobs(batch_id="ours", statuses="queued", limit=2)
+    assert [job.id for job in found.jobs] == ids[1:3]
+    assert found.next_after is not None
+    found = await queue.jobs(batch_id="ours", statuses="queued", after=found.next_after)
+    assert ([job.id for job in found.jobs], found.next_after) == (ids[3:], None)
+    assert (await queue.jobs(batch_id="other")).jobs == ()
+
+
+async def test_the_jobs_of_a_batch_are_cancelled(queue: Queue[Any]) -> None:
+    async with queue.batch(on_done=REPORT) as batch:
+        some = [JobSpec(kind="index", payload=n) for n in range(700)]
+        await batch.push_many(some)
+        other = await queue.push("index", 0, priority=5)
+        await finish(queue)
+        (running,) = await queue.claim()
+        first = await queue.cancel_jobs(batch.id)
+        assert (first.cancelled, first.requested) == (698, 1)
+        assert (await queue.heartbeat(running))[0].cancel_requested
+        again = await queue.cancel_jobs(batch.id)
+        assert (again.cancelled, again.requested) == (0, 0)
+    await queue.release(running)
+    (job,) = await queue.claim("report")
+    assert job.done_batch == BatchCounts(batch.id, 700, completed=1, cancelled=699)
+    assert [job.id for job in await queue.claim(limit=10)] == [other]
+    with pytest.raises(BatchNotFoundError, match="never"):
+        await queue.cancel_jobs("never")
+
+
 async def test_what_is_wrong_with_a_batch_is_refused(queue: Queue[Any]) -> None:
     with pytest.raises(BatchNotFoundError):
         await queue.push("index", 1, batch_id="never")

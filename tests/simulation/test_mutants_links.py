@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from bucketq.model import transitions
+from bucketq.model.effects import operators
 from bucketq.model.effects.links import batch_changes, job_ends
 from bucketq.model.indexes.followed_jobs import FollowedJobs
+from bucketq.model.job_batches import CancelJobs, CancelledJobs
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from simulator.simulation import simulate
@@ -43,6 +46,36 @@ def test_a_batch_that_is_done_before_its_last_job_is_noticed(monkeypatch: Patch)
 
     monkeypatch.setattr(job_ends, "end_if_done", end_too_early)
     expect("a batch is done when all its jobs have ended", scenario="links")
+
+
+def test_a_cancellation_that_no_batch_counts_is_noticed(monkeypatch: Patch) -> None:
+    cancel = operators.cancel_jobs
+
+    def cancel_quietly(state: State, operation: CancelJobs, now: datetime) -> CancelledJobs:
+        answer = cancel(state, operation, now)
+        state.followed.ends.clear()
+        return answer
+
+    monkeypatch.setitem(transitions._HANDLERS, CancelJobs, cancel_quietly)
+    expect("a batch counts its jobs", "a job waits for nothing that has ended", scenario="links")
+
+
+def test_a_cancellation_that_loses_jobs_is_noticed(monkeypatch: Patch) -> None:
+    cancel = operators._cancel
+
+    def cancel_and_drop(state: State, job: JobRecord, now: datetime) -> Any:
+        answer = cancel(state, job, now)
+        if answer == "cancelled":
+            state.remove_job(job.id)
+        return answer
+
+    monkeypatch.setattr(operators, "_cancel", cancel_and_drop)
+    expect(
+        "a job is always somewhere",
+        "a batch is done when all its jobs have ended",
+        "a batch counts its jobs",
+        scenario="links",
+    )
 
 
 def test_a_callback_that_is_pushed_twice_is_noticed(monkeypatch: Patch) -> None:

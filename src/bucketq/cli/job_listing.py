@@ -40,6 +40,7 @@ class PastJobs:
         kinds: Sequence[str] | None = None,
         tags: dict[str, str] | None = None,
         groups: Sequence[str] | None = None,
+        batch_id: str = "",
     ) -> JobPage[Any]:
         """Return a page of the jobs that match."""
         found = [
@@ -49,6 +50,7 @@ class PastJobs:
             and (not statuses or job.status in statuses)
             and (not kinds or job.kind in kinds)
             and (not groups or job.group in groups)
+            and (not batch_id or job.batch_id == batch_id)
             and (tags or {}).items() <= (job.tags or {}).items()
         ]
         page = found[:limit]

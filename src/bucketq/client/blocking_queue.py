@@ -15,6 +15,7 @@ from bucketq.model import operations as ops
 from bucketq.model.audit_records import AuditEntry
 from bucketq.model.base import NewJob
 from bucketq.model.effects.operators import CancelAnswer
+from bucketq.model.job_batches import CancelledJobs
 from bucketq.model.job_ids import JobId
 from bucketq.model.limits import LimitInfo
 from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
@@ -187,16 +188,21 @@ class BlockingQueue(Generic[T]):
         kinds: Names = None,
         tags: dict[str, str] | None = None,
         groups: Names = None,
+        batch_id: str = "",
         after: int = 0,
         limit: int = 100,
     ) -> JobPage[T]:
-        """Read a page of jobs, in the order of their pushes."""
+        """Read a page of jobs, in the order of their pushes; with ``batch_id``, of one batch.
+
+        There may be more although the page is not full: ``next_after`` says so.
+        """
         return self._call(
             self._queue.jobs,
             statuses=statuses,
             kinds=kinds,
             tags=tags,
             groups=groups,
+            batch_id=batch_id,
             after=after,
             limit=limit,
         )
@@ -464,8 +470,17 @@ class BlockingQueue(Generic[T]):
         return self._call(self._queue.close_batch, batch_id, request=request)
 
     def cancel_batch(self, batch_id: str, *, request: str | None = None) -> BatchInfo:
-        """End a batch without its callback. Its jobs stay as they are."""
+        """End a batch without its callback. Its jobs stay as they are: see ``cancel_jobs``."""
         return self._call(self._queue.cancel_batch, batch_id, request=request)
+
+    def cancel_jobs(self, batch_id: str, *, request: str | None = None) -> CancelledJobs:
+        """Cancel all jobs of a batch that are not over; running ones are asked to stop.
+
+        The batch itself goes on: when it is closed and its jobs have ended, its callback is
+        pushed, and counts them as cancelled. Call ``cancel_batch`` before to have none. Many jobs
+        are cancelled in several commits. Raises ``BatchNotFoundError``.
+        """
+        return self._call(self._queue.cancel_jobs, batch_id, request=request)
 
     def get_batch(self, batch_id: str) -> BatchInfo:
         """Read one batch. Raises ``BatchNotFoundError``."""

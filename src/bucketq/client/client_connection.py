@@ -14,7 +14,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from bucketq.client.older_brokers import refuse_follow_ups, refuse_options, stage_inline
+from bucketq.client.older_brokers import (
+    refuse_batch_filter,
+    refuse_follow_ups,
+    refuse_options,
+    stage_inline,
+)
 from bucketq.commit.base import CommitterLostError
 from bucketq.commit.outcome_errors import unanswered
 from bucketq.commit.request_ids import token_of
@@ -26,6 +31,7 @@ from bucketq.model.operations import (
     Complete,
     CompleteMany,
     Fail,
+    List,
     Push,
     Release,
     ReleaseMany,
@@ -174,6 +180,8 @@ class ClientConnection:
                 refuse_options(operation.jobs, self._wire.welcome.operations, self.address)
             elif isinstance(operation, Complete | CompleteMany):
                 refuse_follow_ups(operation, self._wire.welcome.operations, self.address)
+        if isinstance(operation, List):
+            refuse_batch_filter(operation, self._wire.welcome.operations, self.address)
         if isinstance(operation, StageObject) and not self._knows_payloads:
             return stage_inline(operation, self.address)
         wait_s = operation.wait_s if isinstance(operation, WAITING) else 0.0

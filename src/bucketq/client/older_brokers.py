@@ -20,6 +20,7 @@ from bucketq.model.operations import (
     CompleteMany,
     Fail,
     LeaseRef,
+    List,
     Release,
     ReleaseMany,
     Request,
@@ -69,6 +70,13 @@ def refuse_options(jobs: Sequence[NewJob], known: Container[str], address: str) 
             f"the broker at {address} does not know jobs that wait for others: upgrade it, or push "
             "without after"
         )
+
+
+def refuse_batch_filter(operation: List, known: Container[str], address: str) -> None:
+    """Raise ``InvalidRequestError`` if a broker would list all jobs instead of those of a batch."""
+    if operation.batch_id and "jobs_of_batch" not in known:
+        message = f"the broker at {address} cannot list the jobs of a batch: upgrade it"
+        raise InvalidRequestError(message)
 
 
 def stage_inline(operation: StageObject, address: str) -> Staged:

@@ -99,6 +99,29 @@ class CancelBatch(Operation, frozen=True):
     batch: str
 
 
+class CancelJobs(Operation, frozen=True):
+    """Cancel the open jobs of a batch, page by page. Answers ``CancelledJobs``.
+
+    Running ones are asked to stop. The batch ends like any other, with its callback.
+    """
+
+    batch: str
+    limit: int
+    """At most this many: a commit writes all of them."""
+    after: int = 0
+    """``next_after`` of the page before."""
+
+
+class CancelledJobs(Struct, frozen=True, omit_defaults=True):
+    """What one page of ``CancelJobs`` has done."""
+
+    cancelled: int
+    requested: int
+    """How many are running, and were asked to stop."""
+    next_after: int | None = None
+    """Where the next page begins; None: this was the last one."""
+
+
 class ReadBatches(Operation, frozen=True):
     """Read the batches. Answers a ``BatchRecord`` for each, in the order of their opening."""
 
@@ -106,4 +129,4 @@ class ReadBatches(Operation, frozen=True):
     """Only this one; empty: all."""
 
 
-AnyBatch = OpenBatch | CloseBatch | CancelBatch | ReadBatches
+AnyBatch = OpenBatch | CloseBatch | CancelBatch | CancelJobs | ReadBatches

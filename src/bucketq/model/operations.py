@@ -292,6 +292,8 @@ class List(Operation, frozen=True):
     kinds: tuple[str, ...] = ()
     tags: dict[str, str] = field(default_factory=dict)
     groups: tuple[str, ...] = ()
+    batch_id: str = ""
+    """Only jobs of this batch; empty: any."""
     after: int = 0
     """The ``seq`` of the last job of the page before."""
     limit: int = 100

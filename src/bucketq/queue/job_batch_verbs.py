@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from msgspec.structs import replace
+
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.effects.links.batch_changes import check_callback
-from bucketq.model.job_batches import CancelBatch, CloseBatch, OpenBatch, ReadBatches
+from bucketq.model.job_batches import (
+    CancelBatch,
+    CancelJobs,
+    CancelledJobs,
+    CloseBatch,
+    OpenBatch,
+    ReadBatches,
+)
 from bucketq.queue.arguments import as_plain
 from bucketq.queue.job_batch import Batch, BatchInfo, read_batch_info
 from bucketq.queue.push_options import JobSpec, new_job
@@ -20,6 +29,9 @@ if TYPE_CHECKING:  # It imports this module.
     from bucketq.queue.queue import Queue
 
 T = TypeVar("T")
+
+_PAGE_JOBS = 300
+"""How many jobs are cancelled by one commit: as many as a redrive changes."""
 
 
 class JobBatchVerbs(Generic[T]):
@@ -77,10 +89,28 @@ class JobBatchVerbs(Generic[T]):
         return read_batch_info(row)
 
     async def cancel_batch(self, batch_id: str, *, request: str | None = None) -> BatchInfo:
-        """End a batch without its callback. Its jobs stay as they are."""
+        """End a batch without its callback. Its jobs stay as they are: see ``cancel_jobs``."""
         check.name(batch_id, "batch_id")
         row = await self._sender.send(CancelBatch(batch=as_plain(batch_id)), request)
         return read_batch_info(row)
+
+    async def cancel_jobs(self, batch_id: str, *, request: str | None = None) -> CancelledJobs:
+        """Cancel all jobs of a batch that are not over; running ones are asked to stop.
+
+        The batch itself goes on: when it is closed and its jobs have ended, its callback is
+        pushed, and counts them as cancelled. Call ``cancel_batch`` before to have none. Many jobs
+        are cancelled in several commits. Raises ``BatchNotFoundError``.
+        """
+        check.name(batch_id, "batch_id")
+        operation = CancelJobs(batch=as_plain(batch_id), limit=_PAGE_JOBS)
+        page: CancelledJobs = await self._sender.send(operation, request)
+        cancelled, requested = page.cancelled, page.requested
+        while page.next_after is not None:
+            page = await self._sender.send(replace(operation, after=page.next_after))
+            cancelled, requested = cancelled + page.cancelled, requested + page.requested
+        if not cancelled + requested:
+            await self._sender.send(ReadBatches(batch=operation.batch))
+        return CancelledJobs(cancelled, requested)
 
     async def get_batch(self, batch_id: str) -> BatchInfo:
         """Read one batch. Raises ``BatchNotFoundError``."""

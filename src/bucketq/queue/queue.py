@@ -26,6 +26,7 @@ from bucketq.queue.arguments import (
     Duration,
     Names,
     as_names,
+    as_plain,
     job_name,
     lease_seconds,
     seconds,
@@ -274,10 +275,14 @@ class Queue(
         kinds: Names = None,
         tags: dict[str, str] | None = None,
         groups: Names = None,
+        batch_id: str = "",
         after: int = 0,
         limit: int = 100,
     ) -> JobPage[T]:
-        """Read a page of jobs, in the order of their pushes."""
+        """Read a page of jobs, in the order of their pushes; with ``batch_id``, of one batch.
+
+        There may be more although the page is not full: ``next_after`` says so.
+        """
         if tags is not None:
             check.tags(tags, _ANY_TAGS)
         operation = ops.List(
@@ -285,6 +290,7 @@ class Queue(
             kinds=as_names(kinds, "kinds"),
             tags=tags or {},
             groups=as_names(groups, "groups"),
+            batch_id=as_plain(batch_id),
             after=after,
             limit=limit,
         )

@@ -87,6 +87,7 @@ OFFERED = (
     job_batches.OpenBatch,
     job_batches.CloseBatch,
     job_batches.CancelBatch,
+    job_batches.CancelJobs,
     job_batches.ReadBatches,
     worker_records.Announce,
     worker_records.DrainWorker,
@@ -97,7 +98,7 @@ OFFERED = (
 
 ADDED = (
     *("release_many", "parts", "withdraw", "unique", "expiry", "snooze", "follow_ups"),
-    *("groups", "payloads", "batches", "after"),
+    *("groups", "payloads", "batches", "after", "jobs_of_batch"),
 )
 """Features that the first brokers did not have, by their names on the wire: operations, that a
 large message may come in parts, what jobs may be (unique, expiring, put off, of a group or a batch,

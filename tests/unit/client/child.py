@@ -56,6 +56,7 @@ VERBS: dict[str, Callable[[Any], Any]] = {
     "open_batch": lambda queue: queue.open_batch(),
     "close_batch": lambda queue: queue.close_batch("b1"),
     "cancel_batch": lambda queue: queue.cancel_batch("b1"),
+    "cancel_jobs": lambda queue: queue.cancel_jobs("b1"),
     "get_batch": lambda queue: queue.get_batch("b1"),
     "batches": lambda queue: queue.batches(),
     "workers": lambda queue: queue.workers(),

@@ -111,6 +111,8 @@ async def test_an_older_broker_is_not_sent_options_that_it_ignores() -> None:
             await queue.push("mail", 2, batch_id="b1")
         with pytest.raises(InvalidRequestError, match="wait for others: upgrade it"):
             await queue.push("mail", 2, after="j1")
+        with pytest.raises(InvalidRequestError, match="list the jobs of a batch: upgrade it"):
+            await queue.jobs(batch_id="b1")
         assert (await queue.stats()).counts == {"mail": {"queued": 1}}
 
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import rule
 from msgspec import Raw
 
 from bucketq.model.base import NewJob
-from bucketq.model.job_batches import CancelBatch, CloseBatch, OpenBatch, ReadBatches
+from bucketq.model.job_batches import CancelBatch, CancelJobs, CloseBatch, OpenBatch, ReadBatches
 from bucketq.model.operations import AnyOperation, Request
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
@@ -60,6 +60,10 @@ class LinkRules:
     @rule(name=names, by=st.sampled_from([("", 0), ("y", 2)]))
     def cancel_batch(self, name: str, by: tuple[str, int]) -> None:
         self.send(CancelBatch(batch=name), by)
+
+    @rule(name=names, limit=st.integers(1, 3), by=st.sampled_from([("", 0), ("y", 2)]))
+    def cancel_jobs(self, name: str, limit: int, by: tuple[str, int]) -> None:
+        self.send(CancelJobs(batch=name, limit=limit), by)
 
     def check_links(self, state: State) -> None:
         """Batches are those of the reference, and who waits for whom follows from the rows."""

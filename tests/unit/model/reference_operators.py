@@ -12,6 +12,7 @@ from bucketq.errors import (
     InvalidRequestError,
     JobNotFoundError,
 )
+from bucketq.model.job_batches import CancelJobs, CancelledJobs
 from bucketq.model.operations import (
     Cancel,
     Configure,
@@ -75,6 +76,23 @@ class OperatorReference(WorkerReference):
             row["cancel_requested"] = True
             return "requested"
         return "cancelled" if row["outcome"] == "cancelled" else "finished"
+
+    def _canceljobs(self, operation: CancelJobs, now: datetime, _seen: Seen) -> CancelledJobs:
+        rows = [
+            row
+            for row in sorted(self.jobs.values(), key=lambda row: row["seq"])
+            if row["batch_id"] == operation.batch
+            and row["status"] in ("queued", "running")
+            and row["seq"] > operation.after
+        ]
+        chosen, more = rows[: operation.limit], rows[operation.limit :]
+        answers = [
+            self._cancel(Cancel(job=row["id"]), now, _seen)
+            for row in chosen
+            if not row["cancel_requested"]
+        ]
+        counts = answers.count("cancelled"), answers.count("requested")
+        return CancelledJobs(*counts, chosen[-1]["seq"] if more else None)
 
     def _chosen(self, operation: Redrive | Purge) -> list[Row]:
         rows = [self._existing(job) for job in operation.jobs]

@@ -139,8 +139,10 @@ class Walker:
         machine, choice, name = self.machine, self.random.randrange(10), self.random.choice(BATCHES)
         if choice < 6 or not machine.state.batches:
             machine.open_batch(name, self.number < 80, ("", 0))
-        elif choice < 9:
+        elif choice < 8:
             machine.close_batch_of_jobs(name, ("y", 2))
+        elif choice < 9:
+            machine.cancel_jobs(name, self.number % 3 + 1, ("y", 2))
         else:
             machine.cancel_batch(name, ("y", 2))
 

@@ -10,6 +10,7 @@ from bucketq.model.job_batches import (
     BatchRecord,
     Callback,
     CancelBatch,
+    CancelJobs,
     CloseBatch,
     OpenBatch,
     ReadBatches,
@@ -41,6 +42,8 @@ BATCH_OPERATIONS = (
     OpenBatch(batch="b1"),
     CloseBatch(batch="b1"),
     CancelBatch(batch="b1"),
+    CancelJobs(batch="b1", limit=300),
+    CancelJobs(batch="b1", after=2**62, limit=1),
     ReadBatches(),
     ReadBatches(batch="b1"),
 )

@@ -10,7 +10,7 @@ from msgspec import Raw, structs
 from bucketq.model import history, limits, numbered_batches, results, schedules, side_objects
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
-from bucketq.model.job_batches import OpenBatch
+from bucketq.model.job_batches import CancelledJobs, OpenBatch
 from bucketq.model.job_ids import KnownJobId
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, Progress
@@ -126,6 +126,7 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.List(),
     ops.List(statuses=("dead", "queued"), kinds=("a",), tags={"t": "v"}, after=2**62, limit=1),
     ops.List(limit=0),
+    ops.List(batch_id="b1", groups=("acme",)),
     ops.ReadStats(),
     ops.ReadSnapshot(),
     history.ReadChanges(after=0),
@@ -439,6 +440,8 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("open_batch", None),
     ("close_batch", BATCH),
     ("cancel_batch", ENDED_BATCH),
+    ("cancel_jobs", CancelledJobs(2, 1, 7)),
+    ("cancel_jobs", CancelledJobs(0, 0)),
     ("batches", ()),
     ("batches", (BATCH, ENDED_BATCH)),
     ("publish", True),

@@ -16,9 +16,10 @@ from bucketq.model.effects import expiry, timekeeping
 from bucketq.model.effects.dead_jobs import dead_jobs
 from bucketq.model.effects.limit_changes import buckets_to_mend, groups_wait, mend_bucket
 from bucketq.model.effects.links.job_links import find_jobs
-from bucketq.model.effects.reads import not_found
+from bucketq.model.effects.reads import not_found, page
 from bucketq.model.indexes.finished_jobs import finished_at
-from bucketq.model.operations import Cancel, Configure, Pause, Purge, Redrive, Resume, Tidy
+from bucketq.model.job_batches import CancelJobs, CancelledJobs
+from bucketq.model.operations import Cancel, Configure, List, Pause, Purge, Redrive, Resume, Tidy
 from bucketq.model.records import JobRecord
 from bucketq.model.segments import TidySegments
 from bucketq.model.settings import Settings, changed
@@ -36,7 +37,39 @@ CancelAnswer = Literal["cancelled", "requested", "finished"]
 
 def cancel(state: State, operation: Cancel, now: datetime) -> CancelAnswer:
     """Cancel a waiting job at once; ask the worker of a running one to stop."""
-    job = _existing(state, operation.job)
+    return _cancel(state, _existing(state, operation.job), now)
+
+
+def cancel_jobs(state: State, operation: CancelJobs, now: datetime) -> CancelledJobs:
+    """Cancel a page of the jobs of a batch that are not over, in the order of their pushes."""
+    check.name(operation.batch, "batch")
+    chosen = List(
+        statuses=("queued", "running"),
+        batch_id=operation.batch,
+        after=operation.after,
+        limit=min(operation.limit, state.settings.max_batch_jobs),
+    )
+    found = page(state, chosen, now)
+    state.attach_cold()
+    state.cold.find([job.id for job in found.jobs if job.id not in state.jobs])  # All at once.
+    jobs = [_existing(state, job.id) for job in found.jobs]
+    # One that waits to stop already is not counted again.
+    answers = [_cancel(state, job, now) for job in jobs if not job.cancel_requested]
+    cancelled = answers.count("cancelled")
+    return CancelledJobs(cancelled, len(answers) - cancelled, found.next_after)
+
+
+def remember_cancelled(_operation: CancelJobs, answer: CancelledJobs) -> list[int | None]:
+    """Store the answer as a list."""
+    return [answer.cancelled, answer.requested, answer.next_after]
+
+
+def recall_cancelled(_state: State, _operation: CancelJobs, stored: list[int]) -> CancelledJobs:
+    """Answer a retried request as before."""
+    return CancelledJobs(*stored)
+
+
+def _cancel(state: State, job: JobRecord, now: datetime) -> CancelAnswer:
     if job.status == "queued":
         state.put_job(replace(job, status="done", outcome="cancelled", finished_at=now))
         return "cancelled"

@@ -58,6 +58,8 @@ def page(state: State, operation: List, _now: datetime) -> Page:
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
     check.whole_number(operation.after, "after", 0, 2**63)
     check.groups(operation.groups)
+    if operation.batch_id:
+        check.name(operation.batch_id, "batch_id")
     for status in operation.statuses:
         if status not in STATUSES:
             raise InvalidRequestError(f"unknown status {status!r}; a job is {', '.join(STATUSES)}")
@@ -77,7 +79,7 @@ def _places(state: State, operation: List) -> tuple[list[Place], int | None]:
     page, and one that shows that there are more.
     """
     rows, most = state.cold.rows, operation.limit + 1
-    if operation.tags or operation.groups:
+    if operation.tags or operation.groups or operation.batch_id:
         most = max(most, _SCAN_JOBS)
     classes = _classes(operation.statuses)
     places = list(islice(rows.places_after(operation.after, classes, operation.kinds), most + 1))
@@ -214,5 +216,6 @@ def _matches(job: JobRecord, operation: List) -> bool:
         (not operation.statuses or job.status in operation.statuses)
         and (not operation.kinds or job.kind in operation.kinds)
         and (not operation.groups or job.group in operation.groups)
+        and (not operation.batch_id or job.batch_id == operation.batch_id)
         and all((job.tags or {}).get(tag) == value for tag, value in operation.tags.items())
     )

@@ -18,6 +18,7 @@ from bucketq.model import operations as ops
 from bucketq.model.audit_records import AuditRecord, ReadAudit
 from bucketq.model.base import Operation
 from bucketq.model.history import ForgetHistory, client_of, is_asked
+from bucketq.model.job_batches import CancelJobs, CancelledJobs
 from bucketq.model.limits import RemoveLimit, SetLimit
 from bucketq.model.numbered_batches import RemoveConsumer
 from bucketq.model.schedules import (
@@ -65,8 +66,13 @@ def _token(operation: ops.GrantToken, _answer: object) -> _Described:
     return (operation.id, operation.name, *operation.rights), 0
 
 
+def _batch(operation: CancelJobs, answer: CancelledJobs) -> _Described:
+    return (f"batch {operation.batch}",), answer.cancelled + answer.requested
+
+
 DESCRIBED: dict[type[Operation], Callable[[Any, Any], _Described]] = {
     ops.Cancel: lambda operation, _: ((operation.job,), 1),
+    CancelJobs: _batch,
     ops.Redrive: _chosen,
     ops.Purge: _chosen,
     ops.Pause: _kind,
@@ -87,7 +93,7 @@ DESCRIBED: dict[type[Operation], Callable[[Any, Any], _Described]] = {
 }
 """What the table says of each operation that it has; a test holds that none is forgotten."""
 
-_REPEATED = frozenset({"cancel", "redrive", "purge"})
+_REPEATED = frozenset({"cancel", "cancel_jobs", "redrive", "purge"})
 """Actions that are one row if they follow each other soon."""
 
 

@@ -18,7 +18,7 @@ from msgspec import structs
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.audit_records import AuditRecord
 from bucketq.model.history import ChangePage, CopyPart
-from bucketq.model.job_batches import BatchRecord
+from bucketq.model.job_batches import BatchRecord, CancelledJobs
 from bucketq.model.job_ids import KnownJobId
 from bucketq.model.limits import LimitInfo
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
@@ -291,6 +291,7 @@ _OUTCOMES = {
     "open_batch": "done",
     "close_batch": "job_batch",
     "cancel_batch": "job_batch",
+    "cancel_jobs": "cancelled_jobs",
     "batches": "batch_list",
     "announce": "announced",
     "drain": "count",
@@ -331,6 +332,7 @@ _CODECS: dict[str, _Codec] = {
     "staged": _document(Staged),
     "part": (_write_part, attrgetter("data")),
     "job_batch": _document(BatchRecord),
+    "cancelled_jobs": _document(CancelledJobs),
     "batch_list": _documents("batches", BatchRecord),
     "announced": _single("is_asked_to_finish"),
     "worker_list": _documents("workers", WorkerRecord),

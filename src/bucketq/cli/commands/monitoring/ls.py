@@ -26,6 +26,7 @@ from bucketq.queue.queue import Queue
 Groups = Annotated[
     list[str] | None, option("--group NAME", "Only jobs of this group; may be repeated.")
 ]
+BatchOf = Annotated[str | None, option("--batch-id BATCH", "Only jobs of this batch.")]
 All = Annotated[bool, option("--all", "List all jobs, page by page.")]
 
 _COLUMNS = (
@@ -57,6 +58,7 @@ async def run(
         list[str] | None, option("--tag -t NAME=VALUE", "Only jobs with this tag; may be repeated.")
     ] = None,
     groups: Groups = None,
+    batch_id: BatchOf = None,
     limit: Limit = 50,
     after: After = 0,
     every: All = False,
@@ -71,6 +73,7 @@ async def run(
         bucketq ls file:///srv/jobs/queue.json --status queued --kind email
         bucketq ls file:///srv/jobs/queue.json --tag team=growth --limit 500
         bucketq ls file:///srv/jobs/queue.json --group acme --status running
+        bucketq ls file:///srv/jobs/queue.json --batch-id nightly-2026-01-31 --status dead
         bucketq ls file:///srv/jobs/queue.json --all --json | jq -r .id
         bucketq ls file:///srv/jobs/queue.json --status running --at 2026-02-15T10:00:00Z
     """
@@ -94,6 +97,7 @@ async def run(
             kinds=kinds or None,
             tags=parse_tags(tags),
             groups=groups or None,
+            batch_id=batch_id or "",
             after=after,
         )
 

@@ -8,7 +8,7 @@ from bucketq.cli.terminal.output import Output
 
 
 async def run(out: Output, *, url: Url, batch: BatchId, request: Request = None) -> None:
-    """End a batch without its callback. Its jobs stay as they are.
+    """End a batch without its callback. Its jobs stay as they are (`bucketq cancel --batch-id`).
 
     Examples:
         bucketq batch cancel s3://bucket/jobs/queue.json nightly-2026-01-31

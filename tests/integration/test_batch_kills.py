@@ -1,0 +1,99 @@
+"""A batch ends once, with the right counts, although a broker is killed meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bucketq
+from bucketq import BatchCounts, Context, JobSpec, Queue, Worker
+from tests.chaos.fleet import Fleet, fleet
+from tests.servers.running import running
+from tests.servers.server import ENVIRON
+
+pytestmark = pytest.mark.timeout(120)
+
+JOBS = 200
+IDLE = 650  # More than two pages of a cancellation.
+
+
+@pytest.fixture(params=["file", "seaweedfs"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A queue that is there, and empty."""
+    if request.param == "file":
+        address = (tmp_path / "queue.json").as_uri()
+    else:
+        for variable, value in ENVIRON.items():
+            monkeypatch.setenv(variable, value)
+        address = running(request.param).url()
+    with bucketq.connect_sync(address, mode="direct") as queue:
+        queue.configure(archive_after_s=3600)
+    return address
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Fleet]:
+    """Processes that end with the test."""
+    with fleet(tmp_path) as started:
+        yield started
+    assert started.complaints() == ""
+
+
+async def until_ended(queue: Queue[Any], batch_id: str, count: int) -> None:
+    while True:
+        info = await queue.get_batch(batch_id)
+        if info.jobs - info.open >= count:
+            return
+        await asyncio.sleep(0.02)
+
+
+async def test_the_callback_runs_once_with_the_right_counts(processes: Fleet, url: str) -> None:
+    first = processes.serve(url)
+    first.wait_until_leading()
+    second = processes.serve(url)
+    second.wait_until_serving()
+    worker = Worker(url, mode="remote", timeout_s=30, concurrency=10)
+    reports: list[tuple[str, BatchCounts | None]] = []
+
+    @worker.handler("page", max_attempts=50)
+    async def work(number: int, context: Context) -> None:
+        del context
+        await asyncio.sleep(0.01)
+        if number % 10 == 0:
+            raise bucketq.GiveUp("no such page")
+
+    @worker.handler("report", max_attempts=50)
+    async def report(name: str, context: Context) -> None:
+        reports.append((name, context.job.done_batch))
+
+    async with bucketq.connect(url, mode="remote", timeout_s=30) as queue:
+        async with queue.batch(on_done=JobSpec(kind="report", payload="pages")) as pages:
+            await pages.push_many([JobSpec(kind="page", payload=n) for n in range(JOBS)])
+        async with queue.batch(on_done=JobSpec(kind="report", payload="idle")) as idle:
+            await idle.push_many([JobSpec(kind="idle", payload=n) for n in range(IDLE)])
+        working = asyncio.create_task(worker.run())
+        await until_ended(queue, pages.id, JOBS // 4)
+        cancelling = asyncio.create_task(queue.cancel_jobs(idle.id))
+        first.kill()
+        assert (await cancelling).cancelled == IDLE
+        for batch in (pages, idle):
+            callback = None
+            while callback is None:
+                await asyncio.sleep(0.02)
+                callback = (await queue.get_batch(batch.id)).callback
+            await queue.wait(callback, timeout_s=60)
+        worker.stop()
+        await working
+        done = (await queue.jobs(kinds="report", limit=10)).jobs
+        assert sorted(job.payload for job in done) == ["idle", "pages"]
+        counts = {job.payload: job.done_batch for job in done}
+        assert counts == {
+            "pages": BatchCounts(pages.id, JOBS, completed=JOBS - JOBS // 10, dead=JOBS // 10),
+            "idle": BatchCounts(idle.id, IDLE, cancelled=IDLE),
+        }
+        # A job may run twice if the broker dies; what it sees is the same.
+        assert dict(reports) == counts
