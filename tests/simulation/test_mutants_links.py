@@ -56,7 +56,8 @@ def test_a_cancellation_that_no_batch_counts_is_noticed(monkeypatch: Patch) -> N
         state.followed.ends.clear()
         return answer
 
-    monkeypatch.setitem(transitions._HANDLERS, CancelJobs, cancel_quietly)
+    handlers: dict[Any, Any] = transitions._HANDLERS
+    monkeypatch.setitem(handlers, CancelJobs, cancel_quietly)
     expect("a batch counts its jobs", "a job waits for nothing that has ended", scenario="links")
 
 

@@ -11,6 +11,7 @@ from bucketq.model.job_batches import (
     Callback,
     CancelBatch,
     CancelJobs,
+    CancelledJobs,
     CloseBatch,
     OpenBatch,
     ReadBatches,
@@ -46,4 +47,13 @@ BATCH_OPERATIONS = (
     CancelJobs(batch="b1", after=2**62, limit=1),
     ReadBatches(),
     ReadBatches(batch="b1"),
+)
+BATCH_ANSWERS = (
+    ("open_batch", None),
+    ("close_batch", BATCH),
+    ("cancel_batch", ENDED_BATCH),
+    ("cancel_jobs", CancelledJobs(2, 1, 7)),
+    ("cancel_jobs", CancelledJobs(0, 0)),
+    ("batches", ()),
+    ("batches", (BATCH, ENDED_BATCH)),
 )

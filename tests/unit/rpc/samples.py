@@ -10,14 +10,14 @@ from msgspec import Raw, structs
 from bucketq.model import history, limits, numbered_batches, results, schedules, side_objects
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
-from bucketq.model.job_batches import CancelledJobs, OpenBatch
+from bucketq.model.job_batches import OpenBatch
 from bucketq.model.job_ids import KnownJobId
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, Progress
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import FlushArchive
-from tests.unit.rpc.batch_samples import BATCH, BATCH_OPERATIONS, ENDED_BATCH
+from tests.unit.rpc.batch_samples import BATCH_ANSWERS, BATCH_OPERATIONS
 from tests.unit.rpc.operator_samples import OPERATOR_ANSWERS, OPERATOR_OPERATIONS
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
@@ -437,13 +437,7 @@ ANSWERS: tuple[tuple[str, Any], ...] = (
     ("remove_limit", True),
     ("limits", ()),
     ("limits", (limits.LimitInfo(target="kind=a", running=5, active=0),)),
-    ("open_batch", None),
-    ("close_batch", BATCH),
-    ("cancel_batch", ENDED_BATCH),
-    ("cancel_jobs", CancelledJobs(2, 1, 7)),
-    ("cancel_jobs", CancelledJobs(0, 0)),
-    ("batches", ()),
-    ("batches", (BATCH, ENDED_BATCH)),
+    *BATCH_ANSWERS,
     ("publish", True),
     ("publish", False),
     ("read_changes", CHANGES),
