@@ -51,3 +51,33 @@ def test_a_copy_has_large_payloads_beside_it(console: Console) -> None:
     assert (ran.code, "19 of 20 parts" in ran.out.replace("\n", " ")) == (1, True)
     restored = console.ok("restore", "URL", copy, "--replace")
     assert "found neither beside the copy" in restored.err
+
+
+def test_an_import_from_another_queue_copies_large_payloads(console: Console) -> None:
+    old, film = Console(console.folder / "old"), console.folder / "film.mov"
+    film.write_bytes(FILM)
+    words = ("push", "URL", "encode", "--file", str(film))
+    old.ok(*words, "--as", "bytes", "--id", "film")
+    film.write_text('["' + "x" * 100_000 + '"]')
+    old.ok(*words, "--id", "text")
+    old.ok("push", "URL", "encode", "5", "--id", "small")
+    assert console.ok("import", "URL", old.url, "--json").json["pushed"] == 3
+    old.ok("delete", "URL", "--yes")
+    written = console.folder / "written"
+    for name, content in (("film", FILM), ("text", film.read_bytes()), ("small", b"5")):
+        console.ok("show", "URL", name, "--payload", "-o", str(written), "--force")
+        assert written.read_bytes() == content
+    assert "2 large payloads" in console.ok("doctor", "URL", "--deep").out
+
+
+def test_a_line_with_a_reference_is_not_imported_as_if_it_were_the_payload(
+    console: Console,
+) -> None:
+    film, lines = console.folder / "film.mov", console.folder / "lines.jsonl"
+    film.write_bytes(FILM)
+    console.ok("push", "URL", "encode", "--file", str(film), "--as", "bytes", "--id", "film")
+    lines.write_text(console.ok("ls", "URL", "--all", "--json").out)
+    other = Console(console.folder / "other")
+    ran = other.run("import", "URL", str(lines))
+    assert (ran.code, "import from the address of the queue" in ran.err) == (2, True)
+    assert other.ok("import", "URL", str(lines), "--status", "dead", "--json").json["pushed"] == 0

@@ -110,3 +110,13 @@ def note(path: str, word: str) -> bool:
     with Path(path).open("a", encoding="utf-8") as file:
         file.write(f"{word} ")
     return True
+
+
+def size_of(payload: bytes, context: Context) -> int:
+    """Count a payload, which `open_payload` returns as well."""
+    assert b"".join(context.job.open_payload()) == payload
+    return len(payload)
+
+
+def size_of_film(context: Context) -> int:
+    return sum(map(len, context.job.open_payload()))

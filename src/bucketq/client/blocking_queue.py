@@ -103,6 +103,7 @@ class BlockingQueue(Generic[T]):
         wait_s: Duration = 0.0,
         worker: str | None = None,
         lease_s: Duration | None = None,
+        fetch: bool = True,
         request: str | None = None,
     ) -> list[Job[T]]:
         """Take jobs to work on: the most urgent, then the oldest, that are due.
@@ -111,6 +112,9 @@ class BlockingQueue(Generic[T]):
         to another worker if this one is silent for ``lease_s`` (without it, what the settings say:
         30 s): call ``heartbeat`` until it is finished. If the caller is cancelled, jobs that the
         claim got are released.
+
+        Large payloads of up to 16 MiB are fetched, unless ``fetch`` is False: then, and if they are
+        larger, ``open_payload`` of the job reads them.
         """
         return self._call(
             self._queue.claim,
@@ -119,6 +123,7 @@ class BlockingQueue(Generic[T]):
             wait_s=wait_s,
             worker=worker,
             lease_s=lease_s,
+            fetch=fetch,
             request=request,
         )
 
@@ -398,10 +403,15 @@ class BlockingQueue(Generic[T]):
         )
 
     def read_batch(
-        self, consumer: str, batch: int, *, start: int = 0, limit: int = 1000
+        self, consumer: str, batch: int, *, start: int = 0, limit: int = 1000, fetch: bool = True
     ) -> JobBatch[T]:
-        """Read a slice of the open batch, in the order of its claim; it needs no epoch."""
-        return self._call(self._queue.read_batch, consumer, batch, start=start, limit=limit)
+        """Read a slice of the open batch, in the order of its claim; it needs no epoch.
+
+        Large payloads are fetched as by ``claim``, unless ``fetch`` is False.
+        """
+        return self._call(
+            self._queue.read_batch, consumer, batch, start=start, limit=limit, fetch=fetch
+        )
 
     def ack_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None

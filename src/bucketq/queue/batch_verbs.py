@@ -19,7 +19,7 @@ from bucketq.model import numbered_batches as bulk
 from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
 from bucketq.queue.arguments import Duration, Names, as_names, as_several, lease_seconds
-from bucketq.queue.job import Job, JobBatch
+from bucketq.queue.job import JobBatch
 from bucketq.queue.large.side_reader import SideReader
 from bucketq.queue.push_options import JobSpec, new_job
 from bucketq.queue.sender import Sender
@@ -83,14 +83,17 @@ class BatchVerbs(Generic[T]):
         return cast("BatchState", await self._sender.send(operation))
 
     async def read_batch(
-        self, consumer: str, batch: int, *, start: int = 0, limit: int = 1000
+        self, consumer: str, batch: int, *, start: int = 0, limit: int = 1000, fetch: bool = True
     ) -> JobBatch[T]:
-        """Read a slice of the open batch, in the order of its claim; it needs no epoch."""
+        """Read a slice of the open batch, in the order of its claim; it needs no epoch.
+
+        Large payloads are fetched as by ``claim``, unless ``fetch`` is False.
+        """
         _check_batch(consumer, batch)
         operation = bulk.ReadBatch(consumer=consumer, batch=batch, start=start, limit=limit)
         page: BatchPage = await self._sender.send(operation)
-        jobs: tuple[Job[T], ...] = tuple(await self._reader.fetched(page.jobs))
-        return JobBatch(jobs, page.lost, page.next_start)
+        jobs = await self._reader.fetched(page.jobs) if fetch else map(self._reader.job, page.jobs)
+        return JobBatch(tuple(jobs), page.lost, page.next_start)
 
     async def ack_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None

@@ -11,6 +11,7 @@ from msgspec import Struct
 from bucketq.codec.past_state import UNSET
 from bucketq.model.history import ChangeRecord
 from bucketq.model.records import NOTHING
+from bucketq.model.side_objects import is_object_name, is_side
 
 _decode_requests = msgspec.json.Decoder(list[list[Any]]).decode
 _decode_jobs = msgspec.json.Decoder(list[dict[str, Any]]).decode
@@ -47,7 +48,10 @@ class JobChange(Struct, frozen=True):
     id: str
     seq: int
     fields: dict[str, Any]
-    """The fields that were changed, as JSON values; of a job that was just pushed, all of them."""
+    """The fields that were changed, as JSON values; of a job that was just pushed, all of them.
+
+    A large payload or result is not among them: ``payload_ref`` and ``result_ref`` name its object.
+    """
     unset: tuple[str, ...] = ()
     """The names of fields that the job no longer has, such as ``worker`` after a release."""
 
@@ -78,6 +82,22 @@ class Change(Struct, frozen=True, kw_only=True):
     """``settings``, ``paused`` and ``paused_kinds``, if they were changed."""
 
 
+def _without_refs(fields: dict[str, Any]) -> dict[str, Any]:
+    """Rename references to side objects, so that they are not taken for payloads or results."""
+    for content in ("payload", "result"):
+        if _is_ref(fields, content):
+            fields[f"{content}_ref"] = fields.pop(content)
+    return fields
+
+
+def _is_ref(fields: dict[str, Any], content: str) -> bool:
+    encoding, value = fields.get(f"{content}_encoding"), fields.get(content)
+    if encoding is not None or not isinstance(value, dict):
+        return value is not None and is_side(encoding)
+    # If a large payload replaced another, the encoding is the same, and so is not among the fields.
+    return "pushed_at" not in fields and is_object_name(value.get("object"))
+
+
 def change_of(row: ChangeRecord, incarnation: str) -> Change:
     """Decode a row of the history."""
     requests = [] if row.requests is NOTHING else _decode_requests(row.requests)
@@ -92,7 +112,8 @@ def change_of(row: ChangeRecord, incarnation: str) -> Change:
             ChangeRequest(verb, client, tuple(ids), *by) for verb, client, ids, *by in requests
         ),
         jobs=tuple(
-            JobChange(job.pop("id"), job.pop("seq"), job, tuple(job.pop(UNSET, ()))) for job in jobs
+            JobChange(job.pop("id"), job.pop("seq"), _without_refs(job), tuple(job.pop(UNSET, ())))
+            for job in jobs
         ),
         gone=() if row.gone is NOTHING else _decode_gone(row.gone),
         head={} if row.head is NOTHING else _decode_head(row.head),

@@ -138,7 +138,8 @@ class Job(Generic[T]):
         if self._lost is not None:
             raise self._lost
         ref = read_ref(self.record.payload, what)
-        if ref.bytes <= FETCH_BYTES and self.record.lease is not None:
+        is_here = self._open_payload is not None  # It was not wanted yet, and can be read.
+        if ref.bytes <= FETCH_BYTES and self.record.lease is not None and not is_here:
             message = f"{what} is lost: the side object {ref.object} could not be fetched"
             raise PayloadLostError(message)
         message = f"{what} has {ref.bytes:,} bytes and was not fetched: read it with `open_payload`"

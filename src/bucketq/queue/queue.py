@@ -151,6 +151,7 @@ class Queue(
         wait_s: Duration = 0.0,
         worker: str | None = None,
         lease_s: Duration | None = None,
+        fetch: bool = True,
         request: str | None = None,
     ) -> list[Job[T]]:
         """Take jobs to work on: the most urgent, then the oldest, that are due.
@@ -159,6 +160,9 @@ class Queue(
         to another worker if this one is silent for ``lease_s`` (without it, what the settings say:
         30 s): call ``heartbeat`` until it is finished. If the caller is cancelled, jobs that the
         claim got are released.
+
+        Large payloads of up to 16 MiB are fetched, unless ``fetch`` is False: then, and if they are
+        larger, ``open_payload`` of the job reads them.
         """
         self._sender.check_open()
         wait_s = seconds(wait_s, "wait_s")
@@ -173,7 +177,10 @@ class Queue(
             wait_s=wait_s,
             lease_s=lease_seconds(lease_s),
         )
-        return await self._reader.claimed(await self._sender.send_claim(operation, request))
+        records = await self._sender.send_claim(operation, request)
+        if not fetch:
+            return list(map(self._reader.job, records))
+        return await self._reader.claimed(records)
 
     async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
         """Cancel a waiting job; ask the worker of a running one to stop."""

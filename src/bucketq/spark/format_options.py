@@ -23,12 +23,14 @@ _TABLES: tuple[TableName, ...] = get_args(TableName)
 
 _SHARED = ("path", "token", "timeoutSeconds")
 _PAST = ("version", "timestamp")
+_FETCH = "fetchBytes"
 _VERSIONS = ("startingVersion", "endingVersion")
-_READ = (*_SHARED, "table", "status", "kind", "from", "to", "numPartitions", *_PAST, *_VERSIONS)
+_CHOICE = ("table", "status", "kind", "from", "to", "numPartitions", _FETCH)
+_READ = (*_SHARED, *_CHOICE, *_PAST, *_VERSIONS)
 _CHANGES_STREAM = (*_SHARED, "table", "startingVersion", "maxVersionsPerTrigger", "failOnDataLoss")
 _WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId", "bulk")
 _STREAM_ONLY = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
-_STREAM = (*_SHARED, "kind", *_STREAM_ONLY)
+_STREAM = (*_SHARED, "kind", *_STREAM_ONLY, _FETCH)
 _BATCH_WRITE_ONLY = ("writeId", "maxJobsPerCommit", "bulk")
 _SPARK_OWN = "checkpointlocation"
 """An option of Spark's own that it passes on to the sink of a stream."""
@@ -58,6 +60,8 @@ _JOBS_MAX = 100_000
 """The largest value that ``max_batch_jobs`` of a queue can have."""
 _JOBS_PER_TRIGGER = 10_000
 """The default of ``max_batch_jobs``; such a micro-batch takes about half a second."""
+_FETCH_BYTES_MAX = 1 << 30
+"""Arrow has columns of up to 2 GiB, and a payload is in two of them."""
 _LEASE_S = 300.0
 """Long enough to restart a driver, so that it finds its micro-batch unchanged."""
 _WRITE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -79,6 +83,9 @@ class ReadOptions:
     """Jobs as they were at this version; None: now."""
     at: datetime | None = None
     """Jobs as they were at this time; None: now."""
+    fetch_bytes: int = 0
+    """How large a payload or result may be to be fetched if it is not in its job: none is, because
+    a query that does not need them would read them, too."""
     first: int | None = None
     last: int | None = None
     """The versions of a read of changes; None: from the first, and to the last there is."""
@@ -127,6 +134,9 @@ class StreamOptions:
     """How long the jobs of a micro-batch stay claimed after its driver was last heard of."""
     fail_on_lost: bool
     """Whether it is an error if a repeated micro-batch misses some of its jobs."""
+    fetch_bytes: int | None = None
+    """How large a payload may be to be fetched if it is not in its job; None: 16 MiB, and a larger
+    one is an error."""
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -155,6 +165,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         since=since,
         until=until,
         partitions=_count(found, "numPartitions", _PARTITIONS_MAX),
+        fetch_bytes=_size(found, _FETCH) or 0,
     )
 
 
@@ -218,6 +229,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         partitions=_count(found, "minPartitions", _PARTITIONS_MAX) or 1,
         lease_s=_seconds(found, "leaseSeconds", _LEASE_S),
         fail_on_lost=_switch(found, "failOnLostClaim", default=True),
+        fetch_bytes=_size(found, _FETCH),
     )
 
 
@@ -308,6 +320,11 @@ def _count(found: Mapping[str, str], name: str, most: int) -> int | None:
     return int(text)
 
 
+def _size(found: Mapping[str, str], name: str) -> int | None:
+    """Return a number of bytes, or None if it is not given; 0 is a number."""
+    return 0 if found.get(name) == "0" else _count(found, name, _FETCH_BYTES_MAX)
+
+
 def _seconds(found: Mapping[str, str], name: str, default: float) -> float:
     text = found.get(name)
     try:
@@ -363,6 +380,8 @@ def _check_past(found: Mapping[str, str], table: str) -> None:
         refuse('startingVersion and endingVersion are for option("table", "changes")')
     if table == "changes" and any(name in found for name in ("status", "kind")):
         refuse("a change has no status and no kind: filter the rows instead")
+    if table == "changes" and _FETCH in found:
+        refuse("fetchBytes is for jobs and the archive: a change has references")
 
 
 def _list(found: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bucketq.client.blocking import UnopenedBlockingQueue
 from bucketq.client.connect import UnopenedQueue, connect
 from bucketq.client.connect_arguments import BROKERS
+from bucketq.rpc.credentials import Tls, make_credentials
 from bucketq.store.url import Location, open_store
 
 
@@ -23,11 +25,19 @@ class QueueAccess:
     url: str
     timeout_s: float = 60.0
     token: str | None = field(default=None, repr=False)
+    tls: Tls | None = None
+    insecure: bool = False
 
     @property
     def is_broker(self) -> bool:
         """Whether the address is that of a broker, so that the store cannot be reached."""
         return self.url.startswith(BROKERS)
+
+    def for_executors(self) -> QueueAccess:
+        """Return it with the token of this process, whose environment executors do not have."""
+        if self.token is not None or not self.is_broker:
+            return self
+        return replace(self, token=make_credentials(os.environ).token or None)
 
     def connection(self, *, create: bool = False) -> UnopenedQueue[Any]:
         """Return a connection to be used with ``async with``."""
@@ -37,6 +47,8 @@ class QueueAccess:
             create=create,
             timeout_s=self.timeout_s,
             token=self.token,
+            tls=self.tls,
+            insecure=self.insecure,
         )
 
     def open(self, *, create: bool = False) -> UnopenedBlockingQueue[Any]:

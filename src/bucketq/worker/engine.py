@@ -105,6 +105,7 @@ class Engine:
         self._announcer = Announcer(queue, clock, name, handlers, process)
         self._announcer.on_drain, self._announcer.starts_late = on_drain or self.stop, burst
         self._prefetch = Prefetch(concurrency)
+        self._fetches_payloads = True
         self._backlog: deque[Attempt] = deque()
         self._attempts: dict[int, Attempt] = {}
         """The attempts that hold a lease: in the backlog, running, or being settled."""
@@ -138,9 +139,9 @@ class Engine:
                 attempt.stop("hurry", self.drain.stop_s(now_s))
         self._changed.set()
 
-    def fetch_none_ahead(self) -> None:
-        """Prefetch nothing: the runner has waiting jobs of its own, which count as running."""
-        self._prefetch.most = 0
+    def leave_to_runner(self) -> None:
+        """Fetch no jobs ahead, and no payloads: the runner has waiting jobs, and fetches these."""
+        self._prefetch.most, self._fetches_payloads = 0, False
 
     def resize(self, concurrency: int) -> None:
         """Run more handlers at once, or fewer once enough of the running ones have ended."""
@@ -269,9 +270,10 @@ class Engine:
     async def _claim(self, room: int) -> list[Job[Any]]:
         loop = asyncio.get_running_loop()
         kinds, wait_s, since_s = tuple(self._handlers), self._wait_s, loop.time()
+        fetch = self._fetches_payloads
         claiming = self._insist(
             lambda request: self._queue.claim(
-                kinds, limit=room, wait_s=wait_s, worker=self._name, request=request
+                kinds, limit=room, wait_s=wait_s, worker=self._name, fetch=fetch, request=request
             )
         )
         jobs = await self._unless_stopped(loop.create_task(claiming))

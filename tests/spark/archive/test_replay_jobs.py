@@ -15,6 +15,7 @@ import bucketq
 import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.model.records import JobRecord
+from bucketq.model.side_objects import refs_of
 from bucketq.queue.push_options import JobSpec
 from bucketq.spark.archive.replay_jobs import ReplayedJobs
 from tests.spark import sample_handlers
@@ -142,3 +143,27 @@ def test_a_condition_that_spark_does_not_understand_is_reported(
     for where in ("colour = 'blue'", "kind =", "kind", "1 = 1, 2 = 2"):
         with pytest.raises(InvalidRequestError, match="cannot be used: spark does not understand"):
             run(spark, file_url, where)
+
+
+def test_large_payloads_are_copied(spark: SparkSession, url: str) -> None:
+    """One of the archive and one of a dead job; the old objects are deleted with the old jobs."""
+    contents = [{"rows": list(range(30_000))}, bytes(range(256)) * 5_000, "small"]
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        for content in contents:
+            queue.push("index", content, max_attempts=1)
+        first, *others = queue.claim(limit=3)
+        queue.complete(first)
+        queue.flush_archive()
+        for job in others:
+            queue.fail(job, "timeout")
+    assert run(spark, url, "kind = 'index'", dry_run=True).pushed == 3
+    assert run(spark, url, "kind = 'index'").pushed == 3
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        again = queue.claim(limit=3)
+        assert [job.payload for job in again] == contents
+        assert [job.record.replay_of for job in again] == [job.id for job in (first, *others)]
+        named = [ref.object for job in queue.snapshot().jobs for ref in refs_of(job)]
+        assert len(named) == len(set(named)) == 3
+        queue.purge()
+        assert [b"".join(queue.open_payload(job.id)) for job in again][2] == b'"small"'
+    assert run(spark, url, "kind = 'index'").pushed == 0

@@ -17,6 +17,8 @@ import bucketq.spark
 from bucketq import Backoff, InvalidRequestError, JobSpec, Progress, Worker
 from bucketq.model.records import JobRecord
 from bucketq.queue.job import Job
+from bucketq.queue.large.side_reader import SideReader
+from tests.contract.brokers import NAME, Brokers
 from tests.spark import sample_handlers
 from tests.spark.signalled_command import signalled_command
 
@@ -196,3 +198,36 @@ def test_a_signal_lets_handlers_finish_and_claims_no_more(
     spark_environ: dict[str, str], tmp_path: Path
 ) -> None:
     signalled_command("local[2]", tmp_path, os.environ | spark_environ)
+
+
+@pytest.mark.parametrize("way", ["store", "broker"])
+def test_executors_fetch_large_payloads_and_the_driver_does_not(
+    spark: SparkSession, file_url: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(
+        file_url,
+        JobSpec(kind="size", payload=bytes(100_000), id="large"),
+        JobSpec(kind="film", payload=bytes(17 << 20), id="film"),
+    )
+    worker = Worker(concurrency=4)
+    worker.handler("size")(sample_handlers.size_of)
+    worker.handler("film")(sample_handlers.size_of_film)
+    brokers = Brokers()
+    try:
+        if way == "broker":
+            url = f"bucketq://{brokers.serve(file_url)}/{NAME}"
+            with bucketq.connect_sync(url) as queue:
+                monkeypatch.setenv("BUCKETQ_TOKEN", queue.create_token("worker", ["claim"]))
+        else:
+            url = file_url
+
+        def refuse(*_: object) -> None:
+            pytest.fail("the driver fetched a payload")
+
+        monkeypatch.setattr(SideReader, "_stream", refuse)
+        tally = bucketq.spark.run(spark, url, worker, burst=True)
+    finally:
+        brokers.close()
+    assert tally.ends == {"done": 2}
+    jobs = jobs_of(file_url)
+    assert (jobs["large"].result, jobs["film"].result) == (100_000, 17 << 20)

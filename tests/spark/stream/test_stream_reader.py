@@ -272,3 +272,25 @@ def test_a_missing_queue_is_not_created(file_url: str, streams: Streams) -> None
     with pytest.raises(StreamingQueryException, match="QueueNotFoundError"):
         streams.run(file_url, Log())
     assert not Path(file_url.removeprefix("file://")).exists()
+
+
+def test_executors_fetch_large_payloads_and_a_repeated_batch_is_the_same(
+    url: str, streams: Streams
+) -> None:
+    contents = [bytes(range(256)) * 5_000, bytes(100_000)]
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        for content in contents:
+            queue.push("film", content)
+    seen: list[list[bytes]] = []
+
+    def note(frame: DataFrame, _: int) -> None:
+        rows = frame.orderBy("seq").select("payload_bytes", "payload_ref").collect()
+        seen.append([bytes(row.payload_bytes) for row in rows if row.payload_ref is None])
+        if len(seen) == 1:
+            message = "as it happens"
+            raise ValueError(message)
+
+    with pytest.raises(StreamingQueryException, match="as it happens"):
+        streams.run(url, note)
+    streams.run(url, note)
+    assert seen == [contents, contents]

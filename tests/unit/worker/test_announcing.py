@@ -57,7 +57,7 @@ async def test_a_worker_that_is_asked_to_finish_claims_no_more_and_ends() -> Non
     async with opened() as (queue, faulty):
         await queue.push_many(mails(5))
         engine = engine_of(faulty, recorder.bind(), concurrency=1)
-        engine.fetch_none_ahead()
+        engine.leave_to_runner()
         running = asyncio.create_task(engine.run())
         await until(lambda: recorder.inside == 1)
         assert await queue.drain("w") == 1

@@ -19,6 +19,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from bucketq.cli.bulk.duplicates import DuplicateFinder
 from bucketq.cli.bulk.feeds import Defaults, Feed, FileFeed, Item, Mark, StreamFeed, check_item
 from bucketq.cli.bulk.file_adoption import NotAdoptableError, adopt_lines
@@ -261,10 +263,22 @@ class _Pusher:
         end = batch[-1].end
         with self._stopping_after_batch():
             self._progress.begin(end)
-            await self._queue.push_many([item.spec for item in batch])
+            await self._push_specs(batch)
             self._progress.settle(end)
             self._bar.show(end.number)
             await asyncio.sleep(0)
+
+    async def _push_specs(self, batch: list[Item]) -> None:
+        async with contextlib.AsyncExitStack() as copies:
+            specs = []
+            for item in batch:
+                spec = item.spec
+                if item.large is not None:
+                    copy = await self._feed.copy_payload(item.large)
+                    copies.callback(copy.close)
+                    spec = structs.replace(spec, payload=copy.payload())
+                specs.append(spec)
+            await self._queue.push_many(specs)
 
     @contextlib.contextmanager
     def _stopping_after_batch(self) -> Iterator[None]:

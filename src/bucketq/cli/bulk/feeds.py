@@ -24,9 +24,13 @@ from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.operations import Snapshot
-from bucketq.model.records import Backoff, JobRecord, OnFailed
+from bucketq.model.records import Backoff, Encoding, JobRecord, OnFailed
 from bucketq.model.settings import Settings
+from bucketq.model.side_objects import is_side, read_ref
+from bucketq.queue.job import Job
+from bucketq.queue.large.payload_copy import PayloadCopy
 from bucketq.queue.push_options import DEFAULT_SCOPE, JobSpec, scope_of
+from bucketq.queue.queue import Queue
 
 # Bounds the memory of reading a file of any size.
 _CHUNK_BYTES = 1024 * 1024
@@ -48,6 +52,8 @@ class Item(NamedTuple):
     end: Mark
     has_made_id: bool
     """Whether the id was derived from the feed, so that no other producer uses it."""
+    large: JobRecord | None = None
+    """The job that it is a copy of, if the payload is not in that, and has to be copied first."""
 
 
 class Feed(ABC):
@@ -66,6 +72,10 @@ class Feed(ABC):
     @abstractmethod
     def items(self, start: Mark) -> Iterator[Item]:
         """Yield the jobs after a mark."""
+
+    async def copy_payload(self, job: JobRecord) -> PayloadCopy:
+        """Read the large payload of a job, for an item that says so."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -165,6 +175,13 @@ class _LineReader:
             return None
         if defaults.kinds and found.kind not in defaults.kinds:
             return None
+        if is_side(cast("Encoding | None", found.payload_encoding)):
+            raise InvalidRequestError(
+                f"{self._name}, line {end.number}: the payload is not on the line, which has only "
+                "a reference to it; import from the address of the queue that has the job, use "
+                "`bucketq archive replay` if it is in the archive, or put the payload on the line "
+                "(`bucketq show --payload` writes it) without payload_encoding"
+            )
         end = Mark(end.at, end.number, end.jobs + 1)
         return Item(spec, len(line), end, found.id is None and found.key is None)
 
@@ -229,13 +246,19 @@ class StreamFeed(Feed):
 
 
 class QueueFeed(Feed):
-    """The jobs of another queue at one version, with their ids."""
+    """The jobs of another queue at one version, with their ids.
+
+    The other queue has to stay open: large payloads are read when their jobs are pushed.
+    """
 
     noun = "job"
     grows = True
 
-    def __init__(self, name: str, snapshot: Snapshot, defaults: Defaults) -> None:
+    def __init__(
+        self, name: str, snapshot: Snapshot, defaults: Defaults, other: Queue[Any]
+    ) -> None:
         self.name = name
+        self._other = other
         self.digest = snapshot.incarnation
         self._defaults = defaults
         self._jobs = [
@@ -260,7 +283,18 @@ class QueueFeed(Feed):
             )
             spec = _spec(line, job.id, self._defaults)
             end = Mark(job.seq, count, count)
-            yield Item(spec, len(bytes(job.payload)), end, has_made_id=False)
+            if not is_side(job.payload_encoding):
+                yield Item(spec, len(bytes(job.payload)), end, has_made_id=False)
+            else:
+                size_bytes = read_ref(job.payload, f"payload of job {job.id}").bytes
+                yield Item(spec, size_bytes, end, has_made_id=False, large=job)
+
+    async def copy_payload(self, job: JobRecord) -> PayloadCopy:
+        """Read a large payload from the other queue."""
+        copy = PayloadCopy(job.payload_encoding)
+        async for chunk in self._other.open_payload(Job(job, Any)):
+            copy.add(chunk)
+        return copy
 
 
 def parse_spec(text: str, what: str) -> JobSpec[Any]:

@@ -1,4 +1,7 @@
-"""``PayloadStream``: a payload in chunks, for handlers in any loop or thread."""
+"""``PayloadStream``: a payload in chunks, for handlers in any loop or thread.
+
+``checked_parts`` is where its chunks come from if it is a side object.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from bucketq.errors import ClosedError
+from bucketq.errors import ClosedError, CorruptStateError, PayloadLostError
+from bucketq.model.side_objects import SideRef, new_digest
 
 A = TypeVar("A")
 
@@ -77,3 +81,28 @@ async def in_order(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def checked_parts(
+    read: Callable[[int], Awaitable[bytes]], ref: SideRef, what: str
+) -> AsyncIterator[bytes]:
+    """Yield a side object part by part, and check it at the end.
+
+    Raises:
+        PayloadLostError: It is missing or damaged.
+    """
+    digest, size_bytes = new_digest(), 0
+    try:
+        async for data in in_order(read, range(ref.parts)):
+            digest.update(data)
+            size_bytes += len(data)
+            yield data
+    except (CorruptStateError, PayloadLostError) as error:
+        message = f"{what} is lost: {error}"
+        raise PayloadLostError(message) from error
+    if digest.hexdigest() != ref.digest or size_bytes != ref.bytes:
+        message = (
+            f"{what} is damaged: the side object {ref.object} has {size_bytes:,} bytes with "
+            f"another digest than the {ref.bytes:,} that were written"
+        )
+        raise PayloadLostError(message)

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, TypeGuard, TypeVar
 
+import msgspec
 from msgspec import Raw
 
 from bucketq.errors import PayloadError
@@ -154,6 +155,11 @@ async def _in_thread(call: Callable[[], A]) -> A:
     from asyncio import to_thread  # noqa: PLC0415 - the help of a command needs no event loop
 
     return await to_thread(call)
+
+
+def content_bytes(raw: Raw, encoding: Encoding | None) -> bytes:
+    """Return the content of a payload or result that is in its job."""
+    return bytes(raw) if encoding is None else base64.b64decode(msgspec.json.decode(raw, type=str))
 
 
 def inline_body(data: bytes, encoding: Encoding | None) -> tuple[Raw, Encoding | None]:

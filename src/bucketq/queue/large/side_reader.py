@@ -7,18 +7,15 @@ jobs that nobody holds, are read in chunks when they are asked for.
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
 from bucketq.errors import (
     BucketQError,
-    CorruptStateError,
     LeaseLostError,
     PayloadError,
     PayloadLostError,
@@ -26,10 +23,10 @@ from bucketq.errors import (
 from bucketq.model import operations as ops
 from bucketq.model.records import Encoding, JobRecord
 from bucketq.model.results import JobEnd
-from bucketq.model.side_objects import ReadPart, SideRef, is_side, new_digest, read_ref
+from bucketq.model.side_objects import ReadPart, SideRef, is_side, read_ref
 from bucketq.queue.job import Job
-from bucketq.queue.large.payload_stream import PayloadStream, in_order
-from bucketq.queue.large.side_content import inline_body
+from bucketq.queue.large.payload_stream import PayloadStream, checked_parts, in_order
+from bucketq.queue.large.side_content import content_bytes, inline_body
 from bucketq.queue.sender import Sender
 
 _FETCHED_AT_ONCE = 4
@@ -107,36 +104,20 @@ class SideReader:
             lease = record.lease or "" if record.status == "running" else ""
             async for chunk in self._stream(read_ref(raw, what), what, record.id, lease):
                 yield chunk
-        elif encoding == "base64":
-            yield base64.b64decode(msgspec.json.decode(raw, type=str))
         else:
-            yield bytes(raw)
+            yield content_bytes(raw, encoding)
 
-    async def _stream(
+    def _stream(
         self, ref: SideRef, what: str, job: str = "", lease: str = ""
     ) -> AsyncIterator[bytes]:
         """Yield a side object part by part, and check it at the end."""
-        digest, size_bytes = new_digest(), 0
 
         async def read(part: int) -> bytes:
             operation = ReadPart(object=ref.object, part=part, job=job, lease=lease)
             data: bytes = await self._sender.send(operation)
             return data
 
-        try:
-            async for data in in_order(read, range(ref.parts)):
-                digest.update(data)
-                size_bytes += len(data)
-                yield data
-        except (CorruptStateError, PayloadLostError) as error:
-            message = f"{what} is lost: {error}"
-            raise PayloadLostError(message) from error
-        if digest.hexdigest() != ref.digest or size_bytes != ref.bytes:
-            message = (
-                f"{what} is damaged: the side object {ref.object} has {size_bytes:,} bytes with "
-                f"another digest than the {ref.bytes:,} that were written"
-            )
-            raise PayloadLostError(message)
+        return checked_parts(read, ref, what)
 
     async def _fetch(self, ref: SideRef, what: str, job: str = "", lease: str = "") -> bytes:
         return b"".join([chunk async for chunk in self._stream(ref, what, job, lease)])

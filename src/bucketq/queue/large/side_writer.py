@@ -7,7 +7,6 @@ been swept: it is written again under another name.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -34,7 +33,13 @@ from bucketq.model.side_objects import (
 )
 from bucketq.queue.arguments import as_job_id
 from bucketq.queue.large.payload_stream import in_order
-from bucketq.queue.large.side_content import FileContent, SideContent, inline_body, is_file
+from bucketq.queue.large.side_content import (
+    FileContent,
+    SideContent,
+    content_bytes,
+    inline_body,
+    is_file,
+)
 from bucketq.queue.sender import Sender
 
 A = TypeVar("A")
@@ -254,8 +259,7 @@ def _content(job: NewJob) -> SideContent:
 
 
 def _decoded(raw: Raw, encoding: Encoding | None) -> SideContent:
-    body = bytes(raw)
-    return SideContent(body if encoding is None else base64.b64decode(body[1:-1]), encoding)
+    return SideContent(content_bytes(raw, encoding), encoding)
 
 
 def _job_of(job: NewJob) -> str:

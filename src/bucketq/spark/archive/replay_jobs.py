@@ -5,6 +5,8 @@ replay and from the id and number of the old job, so a replay that was killed or
 what it has pushed already: in the queue, or in the archive if it is done. The queue is read before
 the archive, because jobs move that way.
 
+A job with a large payload gets a copy of it: the old one is deleted with the line of the old job.
+
 A replay takes jobs of the archive that finished in a time range, and dead jobs that are still in
 the queue. The old jobs stay as they are; a dead one can still be redriven or purged.
 """
@@ -12,18 +14,26 @@ the queue. The old jobs stay as they are; a dead one can still be redriven or pu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
+from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.clock import SystemClock
-from bucketq.errors import InvalidRequestError
+from bucketq.errors import InvalidRequestError, PayloadLostError
+from bucketq.model.records import JobRecord
+from bucketq.model.side_objects import SideRef, write_ref
+from bucketq.queue.job import Job
+from bucketq.queue.large.payload_copy import PayloadCopy
 from bucketq.queue.push_options import JobSpec
 from bucketq.spark.archive.archive_frame import check_range, read_archive
+from bucketq.spark.large_bodies import LargeRef
 from bucketq.spark.queue_access import QueueAccess
 from bucketq.spark.registration import register
 from bucketq.spark.session.spark_errors import translate_errors, translated
@@ -43,7 +53,8 @@ _BATCH_BYTES = 4 << 20
 """A commit of that size takes well below a second, and is below every default limit of a queue."""
 _NAME_BYTES = 8
 """64 bits, so that two conditions never get the same name."""
-_COPIED = ("kind", "payload", "payload_bytes", "priority", "max_attempts", "tags")
+_COPIED = ("kind", "payload", "payload_bytes", "payload_ref", "priority", "max_attempts", "tags")
+_decode_ref = msgspec.json.Decoder(LargeRef).decode
 _KEPT = ("id", "seq", *_COPIED, "replay_of", "is_wanted")
 
 
@@ -55,6 +66,15 @@ class ReplayedJobs:
     pushed: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
     """The number of jobs of each kind."""
+
+
+class _Again(NamedTuple):
+    """A job to push again."""
+
+    spec: JobSpec[Any]
+    size_bytes: int
+    large: LargeRef | None
+    """Where its payload is, if that is not in the job."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +124,12 @@ def replay(
         now = SystemClock().now()
         chosen = _Selection(where, since, until or now, done.name)
         with _matching(spark, url, chosen, waiting, now) as rows:
-            for specs in _batches(map(_spec, rows.toLocalIterator())):
+            for some in _batches(map(_again, rows.toLocalIterator())):
                 if not dry_run:
-                    queue.push_many(specs)
-                done.pushed += len(specs)
-                for spec in specs:
-                    done.kinds[spec.kind] = done.kinds.get(spec.kind, 0) + 1
+                    _push(queue, some)
+                done.pushed += len(some)
+                for again in some:
+                    done.kinds[again.spec.kind] = done.kinds.get(again.spec.kind, 0) + 1
                 if on_progress:
                     on_progress(done.pushed)
     return done
@@ -182,9 +202,12 @@ def _matching(
         kept.unpersist()
 
 
-def _spec(row: Row) -> JobSpec[Any]:
-    payload = bytes(row.payload_bytes) if row.payload is None else Raw(row.payload.encode())
-    return JobSpec(
+def _again(row: Row) -> _Again:
+    large = None if row.payload_ref is None else _decode_ref(row.payload_ref)
+    payload: Any = None
+    if large is None:
+        payload = bytes(row.payload_bytes) if row.payload is None else Raw(row.payload.encode())
+    spec = JobSpec[Any](
         id=row.new_id,
         kind=row.kind,
         payload=payload,
@@ -193,18 +216,52 @@ def _spec(row: Row) -> JobSpec[Any]:
         tags=dict(row.tags) if row.tags else None,
         replay_of=row.id,
     )
+    return _Again(spec, len(payload) if large is None else large.bytes, large)
 
 
-def _batches(specs: Iterator[JobSpec[Any]]) -> Iterator[list[JobSpec[Any]]]:
+def _push(queue: BlockingQueue[Any], some: list[_Again]) -> None:
+    """Push jobs, with copies of their large payloads."""
+    with ExitStack() as copies:
+        specs = []
+        for spec, _, large in some:
+            payload = spec.payload
+            if large is not None:
+                copy = PayloadCopy(large.encoding)
+                copies.callback(copy.close)
+                for chunk in _read(queue, spec, large):
+                    copy.add(chunk)
+                payload = copy.payload()
+            specs.append(replace(spec, payload=payload))
+        queue.push_many(specs)
+
+
+def _read(queue: BlockingQueue[Any], spec: JobSpec[Any], large: LargeRef) -> Iterator[bytes]:
+    """Read the payload of an old job."""
+    old = JobRecord(
+        id=spec.replay_of or "",
+        kind=spec.kind,
+        status="done",
+        seq=0,
+        payload=write_ref(SideRef(large.object, large.bytes, large.digest, large.part_bytes)),
+        payload_encoding=large.encoding,
+        pushed_at=SystemClock().now(),
+    )
+    try:
+        yield from queue.open_payload(Job(old, Any))
+    except PayloadLostError as error:
+        hint = f"leave job {old.id} out: add \"and id <> '{old.id}'\" to the condition, and a name"
+        raise PayloadLostError(f"{error}; {hint}") from error
+
+
+def _batches(jobs: Iterator[_Again]) -> Iterator[list[_Again]]:
     """Yield batches of jobs, each for one commit."""
-    some: list[JobSpec[Any]] = []
+    some: list[_Again] = []
     size_bytes = 0
-    for spec in specs:
-        length = len(bytes(spec.payload))
-        if some and (len(some) == _BATCH_JOBS or size_bytes + length > _BATCH_BYTES):
+    for again in jobs:
+        if some and (len(some) == _BATCH_JOBS or size_bytes + again.size_bytes > _BATCH_BYTES):
             yield some
             some, size_bytes = [], 0
-        some.append(spec)
-        size_bytes += length
+        some.append(again)
+        size_bytes += again.size_bytes
     if some:
         yield some

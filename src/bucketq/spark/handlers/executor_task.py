@@ -2,8 +2,8 @@
 
 One Spark task runs the jobs on an event loop of its own, with the runners that a worker has: async
 handlers on the loop, plain ones in threads, others in processes. The outcome of each job goes back
-as a ``Reply``; an exception of a handler never fails the task. Executors do not talk to the queue,
-and do not know its address. Progress is reported to the driver while the task runs.
+as a ``Reply``; an exception of a handler never fails the task. Executors read nothing of the queue
+but the large payloads of these jobs. Progress is reported to the driver while the task runs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from msgspec import Struct
 
 from bucketq.clock import SystemClock
 from bucketq.model.records import JobRecord
-from bucketq.queue.job import Job
+from bucketq.spark.handlers.handler_payloads import FetchedJob, HandlerPayloads
 from bucketq.spark.handlers.pickled_handlers import (
     HandlersNotLoaded,
     PickledHandlers,
     load_handlers,
 )
 from bucketq.spark.handlers.progress_datagrams import ReportAddress, ReportSender
+from bucketq.spark.queue_access import QueueAccess
 from bucketq.worker.context import Context
 from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler, Place
@@ -76,6 +77,8 @@ class TaskSettings(Struct, frozen=True):
     isolation: Isolation = "shared"
     report_to: ReportAddress | None = None
     """Where to report how far handlers have come."""
+    access: QueueAccess | None = None
+    """How large payloads are fetched; None: executors cannot do it."""
 
 
 def run_partition(
@@ -110,22 +113,34 @@ def run_jobs(settings: TaskSettings, bodies: Sequence[bytes]) -> list[HandlerOut
     records = [msgspec.json.decode(body, type=JobRecord) for body in bodies]
     if settings.isolation == "isolated":
         return [
-            HandlerOutcome(
-                run_in_child(partial(_run_alone, settings, handlers[record.kind], record))
-            )
+            HandlerOutcome(_run_isolated(settings, handlers[record.kind], record))
             for record in records
         ]
     return asyncio.run(_run_together(settings, handlers, records))
 
 
-def _run_alone(settings: TaskSettings, handler: Handler, record: JobRecord) -> Reply:
+def _run_isolated(settings: TaskSettings, handler: Handler, record: JobRecord) -> Reply:
+    """Run one job in a child; its payload is fetched before, because a child cannot connect."""
+
+    async def fetch() -> FetchedJob:
+        async with HandlerPayloads(settings.access) as payloads:
+            return await payloads.fetch(record)
+
+    fetched = asyncio.run(fetch())
+    try:
+        return run_in_child(partial(_run_alone, settings, handler, fetched))
+    finally:
+        fetched.close()
+
+
+def _run_alone(settings: TaskSettings, handler: Handler, fetched: FetchedJob) -> Reply:
     """Run one job; called in a process of its own."""
 
     async def main() -> Reply:
         runner = _runner({handler.kind: handler})
         reports = _reports(settings)
         try:
-            return await _run_one(runner, handler, record, reports)
+            return await _run_one(runner, handler, fetched, reports)
         finally:
             await runner.close()
 
@@ -141,6 +156,7 @@ async def _run_together(
     runner, reports = _runner(wanted), _reports(settings)
     outcomes = [HandlerOutcome()] * len(records)
     numbered = enumerate(records)
+    payloads = HandlerPayloads(settings.access)
 
     async def work() -> None:
         """Run jobs one after the other, always the next that is not taken."""
@@ -148,11 +164,16 @@ async def _run_together(
             # The first ones are started in any case, or a batch might never make progress.
             if number >= settings.concurrency and loop.time() - began_s >= settings.budget_s:
                 return
-            reply = await _run_one(runner, wanted[record.kind], record, reports)
+            fetched = await payloads.fetch(record)
+            try:
+                reply = await _run_one(runner, wanted[record.kind], fetched, reports)
+            finally:
+                fetched.close()
             outcomes[number] = HandlerOutcome(reply, ended_s=loop.time() - began_s)
 
     try:
-        await asyncio.gather(*(work() for _ in records[: settings.concurrency]))
+        async with payloads:
+            await asyncio.gather(*(work() for _ in records[: settings.concurrency]))
     finally:
         await runner.close()
         if reports is not None:
@@ -161,11 +182,11 @@ async def _run_together(
 
 
 async def _run_one(
-    runner: Runner, handler: Handler, record: JobRecord, reports: ReportSender | None
+    runner: Runner, handler: Handler, fetched: FetchedJob, reports: ReportSender | None
 ) -> Reply:
     """Run one handler, until it ends or its timeout is over."""
     loop = asyncio.get_running_loop()
-    context = Context(Job[Any](record, Any), HandlerQueue(SystemClock(), reason=_NO_QUEUE))
+    context = Context(fetched.job(), HandlerQueue(SystemClock(), reason=_NO_QUEUE))
     if reports is not None:
         context.on_report = partial(reports.report, context)
     over = asyncio.Event()

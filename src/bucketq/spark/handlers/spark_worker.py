@@ -5,7 +5,8 @@
     tally = bucketq.spark.run(spark, "s3://bucket/jobs/queue.json", worker, burst=True)
 
 The driver talks to the queue: it claims jobs, renews their leases and settles them. The executors
-get jobs as rows, and need neither the address of the queue nor access to its bucket.
+get jobs as rows, and need no access to the queue, unless jobs have large payloads, which they fetch
+by themselves.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from bucketq.spark.handlers.batch_runner import BatchSize, SparkRunner
 from bucketq.spark.handlers.executor_task import TaskSettings
 from bucketq.spark.handlers.pickled_handlers import pickle_handlers
 from bucketq.spark.handlers.progress_datagrams import ReportAddress, open_receiver
+from bucketq.spark.queue_access import QueueAccess
 from bucketq.spark.session.compatibility import is_connect_session, prepare_session
 from bucketq.worker.counters import WorkerCounters
 from bucketq.worker.engine import Engine
@@ -172,8 +174,13 @@ class SparkWorker(Worker):
     ) -> tuple[SparkCluster, int]:
         from bucketq.spark.handlers.spark_cluster import SparkCluster  # noqa: PLC0415 - pyspark is an extra
 
-        pickled = pickle_handlers(handlers)
-        settings = TaskSettings(pickled, self.concurrency, _BUDGET_S, report_to=report_to)
+        settings = TaskSettings(
+            pickle_handlers(handlers),
+            self.concurrency,
+            _BUDGET_S,
+            report_to=report_to,
+            access=self._executor_access(),
+        )
         cluster = SparkCluster(self._spark, settings)
         cluster.check()
         if cluster.may_run_twice:
@@ -182,13 +189,26 @@ class SparkWorker(Worker):
             )
         return cluster, cluster.parallelism
 
+    def _executor_access(self) -> QueueAccess | None:
+        """Return how executors fetch large payloads; None: they cannot."""
+        options = self.options
+        if options.get("store") is not None or options.get("credential_provider") is not None:
+            return None
+        return QueueAccess(
+            self._address(),
+            options.get("timeout_s", QueueAccess.timeout_s),
+            options.get("token"),
+            options.get("tls"),
+            options.get("insecure", False),
+        ).for_executors()
+
     def _make_engine(
         self, queue: Queue[Any], handlers: Mapping[str, Handler], runner: Runner, *, burst: bool
     ) -> Engine:
         """Make an engine that holds as many jobs as the runner can send."""
         engine = super()._make_engine(queue, handlers, runner, burst=burst)
         if self._runner is not None:
-            engine.fetch_none_ahead()
+            engine.leave_to_runner()
             self._runner.on_size = engine.resize
             self._runner.on_gone = partial(engine.stop, hurry=True)
         return engine

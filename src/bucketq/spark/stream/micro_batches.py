@@ -153,7 +153,10 @@ class MicroBatches:
         limit = min(_PAGE_JOBS, self._most_jobs)
         start: int | None = 0
         while start is not None:
-            ask = partial(self._queue.read_batch, self._name, batch, start=start, limit=limit)
+            # Executors fetch large payloads: the driver would hold those of a whole batch.
+            ask = partial(
+                self._queue.read_batch, self._name, batch, start=start, limit=limit, fetch=False
+            )
             page = await self._retry(ask)
             found += [job.record for job in page.jobs]
             lost += page.lost

@@ -2,12 +2,13 @@
 
 Spark keeps one of these readers alive in a Python process on the driver while a query runs, and
 asks it for micro-batches; ``micro_batches`` claims, keeps and acknowledges them. The jobs of a
-micro-batch travel to the executors with their tasks, so executors need no access to the queue.
+micro-batch travel to the executors with their tasks, so executors need no access to the queue. Only
+large payloads they fetch by themselves, from the store or the broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from itertools import pairwise
@@ -23,8 +24,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from bucketq.client.loop_thread import LoopThread
+from bucketq.errors import PayloadTooLargeError
 from bucketq.model.records import JobRecord
+from bucketq.queue.job import FETCH_BYTES
 from bucketq.spark.format_options import StreamOptions, refuse, stream_options
+from bucketq.spark.large_bodies import size_of
 from bucketq.spark.stream.checkpoint import batch_of, offset_of
 from bucketq.spark.stream.micro_batches import MicroBatches
 from bucketq.spark.table.job_schema import JobPartition, read_job_partition
@@ -111,12 +115,18 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if self._planned[0] != last:
             jobs = stream.call(stream.batches.jobs, first, last)
-            self._planned = (last, split(jobs, self._options.partitions))
+            check_sizes(jobs, self._options.fetch_bytes)
+            planned = split(jobs, self._options.partitions)
+            for each in planned:
+                each.access = self._options.access.for_executors()
+            self._planned = (last, planned)
         return self._planned[1]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode the jobs of a partition, on an executor."""
-        return read_job_partition(partition)
+        """Decode the jobs of a partition, on an executor, which fetches large payloads."""
+        options = self._options
+        fetch_bytes = FETCH_BYTES if options.fetch_bytes is None else options.fetch_bytes
+        return read_job_partition(partition, options.access, fetch_bytes)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: ``latestOffset`` acknowledged the micro-batch when the next was asked for."""
@@ -144,6 +154,18 @@ def split(jobs: list[JobRecord], at_least: int) -> list[JobPartition]:
     count = min(max(at_least, ceil(len(jobs) / _ROWS_PER_PARTITION)), len(jobs))
     cuts = [len(jobs) * number // count for number in range(count + 1)] if count else []
     return [JobPartition.of(jobs[first:last]) for first, last in pairwise(cuts)]
+
+
+def check_sizes(jobs: Sequence[JobRecord], fetch_bytes: int | None) -> None:
+    """Raise if a payload would be null in its row although the query did not ask for that."""
+    for job in jobs if fetch_bytes is None else ():
+        if (size_bytes := size_of(job, "payload")) > FETCH_BYTES:
+            message = (
+                f"the payload of job {job.id} has {size_bytes:,} bytes, and executors fetch up to "
+                f'{FETCH_BYTES:,}: set option("fetchBytes", …) to as many as they have memory for; '
+                "larger ones are null then, and payload_ref is not"
+            )
+            raise PayloadTooLargeError(message)
 
 
 def _most_jobs(limit: ReadLimit) -> int | None:

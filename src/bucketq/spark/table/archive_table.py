@@ -16,7 +16,7 @@ from bucketq.clock import SystemClock
 from bucketq.model.records import JobRecord
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import opened_store
-from bucketq.spark.table.job_schema import job_batches
+from bucketq.spark.table.job_schema import fetched_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,16 +59,17 @@ class ArchiveTableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the time ranges of a partition, one after the other."""
         assert isinstance(partition, ArchivePartition)  # noqa: S101 - Spark returns what it was given
-        url, kinds = self._options.access.url, self._options.kinds or None
+        access, kinds = self._options.access, self._options.kinds or None
         with asyncio.Runner() as runner:
-            opened = opened_store(url)
+            opened = opened_store(access.url)
             location = runner.run(opened.__aenter__())
             archive = ArchiveReader(location.store, Layout.of(location.store.url, location.key))
             try:
                 for since, until in partition.ranges:
                     found = archive.batches(since, until, kinds)
                     while (jobs := runner.run(anext(found, None))) is not None:
-                        yield from job_batches(self._chosen(jobs))
+                        chosen = self._chosen(jobs)
+                        yield from fetched_batches(chosen, access, self._options.fetch_bytes)
             finally:
                 runner.run(opened.__aexit__(None, None, None))
 

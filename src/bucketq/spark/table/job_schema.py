@@ -1,9 +1,12 @@
 """The columns of the tables ``jobs`` and ``archive``, and how jobs get to them.
 
 A JSON payload is in ``payload`` as text; ``payload_bytes`` holds the bytes that were pushed, or
-those of the JSON. Results likewise. Batches are built column by column from many records, which is
-much faster than row by row. A ``JobPartition`` carries jobs to an executor, which then needs no
-access to the queue.
+those of the JSON. Both are null if it is a side object that was not fetched; then ``payload_ref``
+is the reference. ``payload_size`` is its size in any case. Results likewise.
+
+Batches are built column by column from many records, which is much faster than row by row. A
+``JobPartition`` carries jobs to an executor, which then needs no access to the queue, unless it
+fetches side objects.
 """
 
 from __future__ import annotations
@@ -15,12 +18,16 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Raw
 from msgspec.structs import asdict
 from pyspark.sql.datasource import InputPartition
 
 from bucketq.archive.archive_lines import decode_line
-from bucketq.model.records import JobRecord
+from bucketq.model.records import Encoding, JobRecord
+from bucketq.model.side_objects import is_side, read_ref
+from bucketq.spark.large_bodies import LargeRef, with_bodies
+from bucketq.spark.queue_access import QueueAccess
 
 _TEXT = pa.string()
 _BYTES = pa.binary()
@@ -53,7 +60,8 @@ DDL = (
     "finished_at timestamp, worker string, key string, tags map<string,string>, "
     "cancel_requested boolean, replay_of string, error string, "
     "errors array<struct<at:timestamp,attempt:int,cause:string,error:string,worker:string>>, "
-    "job_group string, batch_id string"
+    "job_group string, batch_id string, "
+    "payload_size bigint, payload_ref string, result_size bigint, result_ref string"
 )
 """The columns as Spark declares them."""
 _COLUMNS = [column.split(" ") for column in DDL.split(", ")]
@@ -65,6 +73,17 @@ def job_batches(jobs: Sequence[JobRecord]) -> Iterator[pa.RecordBatch]:
     """Turn records into Arrow batches of at most ``BATCH_ROWS`` rows."""
     for first in range(0, len(jobs), BATCH_ROWS):
         yield _batch(jobs[first : first + BATCH_ROWS])
+
+
+def fetched_batches(
+    jobs: Sequence[JobRecord], access: QueueAccess, fetch_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Fetch payloads and results of up to so many bytes that are not in their jobs.
+
+    Raises as ``with_bodies``.
+    """
+    for some in with_bodies(access, jobs, fetch_bytes):
+        yield from job_batches(some)
 
 
 def _batch(jobs: Sequence[JobRecord]) -> pa.RecordBatch:
@@ -94,23 +113,48 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _bodies(jobs: Sequence[JobRecord], name: str) -> dict[str, pa.Array]:
-    """Return the two columns of payloads or results: as text if it is JSON, and as bytes."""
+    """Return the columns of payloads or results: as text if it is JSON, as bytes, and the size.
+
+    What stands for one that is not here is in a column of its own, so that it is not taken for it.
+    """
     raws = [bytes(raw) or None for raw in map(attrgetter(name), jobs)]
     encodings = list(map(attrgetter(f"{name}_encoding"), jobs))
     texts = contents = _column(raws, _BYTES)
+    refs: list[LargeRef | None] = [None] * len(jobs)
     if any(encodings):
         pairs = list(zip(raws, encodings, strict=True))
         texts = _column([None if encoding else raw for raw, encoding in pairs], _BYTES)
-        contents = _column([_decoded(raw) if encoding else raw for raw, encoding in pairs], _BYTES)
-    return {name: texts.cast(_TEXT), f"{name}_bytes": contents}
+        contents = _column([_decoded(raw, encoding) for raw, encoding in pairs], _BYTES)
+        refs = [_ref(raw, encoding) for raw, encoding in pairs]
+    sizes = pc.binary_length(contents).cast(pa.int64())
+    if any(refs):
+        sizes = pc.coalesce(sizes, pa.array([ref and ref.bytes for ref in refs], pa.int64()))
+    return {
+        name: texts.cast(_TEXT),
+        f"{name}_bytes": contents,
+        f"{name}_size": sizes,
+        f"{name}_ref": _column([ref and _encode(ref).decode() for ref in refs], _TEXT),
+    }
 
 
-def _decoded(raw: bytes | None) -> bytes | None:
-    return None if raw is None else base64.b64decode(msgspec.json.decode(raw, type=str))
+def _decoded(raw: bytes | None, encoding: Encoding | None) -> bytes | None:
+    if encoding is None or raw is None:
+        return raw
+    return None if is_side(encoding) else base64.b64decode(msgspec.json.decode(raw, type=str))
+
+
+def _ref(raw: bytes | None, encoding: Encoding | None) -> LargeRef | None:
+    if raw is None or encoding is None or not is_side(encoding):
+        return None
+    ref = read_ref(Raw(raw), "a body")
+    return LargeRef(ref.object, ref.bytes, ref.digest, ref.part_bytes, encoding)
 
 
 class JobPartition(InputPartition):
     """Some jobs as one JSON list, read by the driver."""
+
+    access: QueueAccess | None = None
+    """How large payloads are fetched; None: as the reader does it."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(None)
@@ -127,11 +171,13 @@ class JobPartition(InputPartition):
         return cls(b"[%b]" % b",".join(lines))
 
 
-def read_job_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Decode the jobs of a partition, on an executor."""
+def read_job_partition(
+    partition: InputPartition, access: QueueAccess, fetch_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Decode the jobs of a partition, on an executor, and fetch large payloads and results."""
     assert isinstance(partition, JobPartition)  # noqa: S101 - Spark gives back what it was given
     try:
         jobs = _decode_jobs(partition.body)
     except msgspec.ValidationError:  # A newer bucketq may have added fields.
         jobs = [decode_line(bytes(line)) for line in _decode_lines(partition.body)]
-    return job_batches(jobs)
+    return fetched_batches(jobs, partition.access or access, fetch_bytes)

@@ -56,6 +56,7 @@ class QueueTableReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._access = options.access.for_executors()
 
     def partitions(self) -> list[TablePartition]:
         """Read the object of the queue on the driver, and split its jobs."""
@@ -70,9 +71,13 @@ class QueueTableReader(DataSourceReader):
         options = self._options
         if partition.slices:
             yield from read_slices(
-                options.access, partition.incarnation, partition.slices, options.kinds
+                self._access,
+                partition.incarnation,
+                partition.slices,
+                options.kinds,
+                options.fetch_bytes,
             )
-        yield from read_job_partition(partition)
+        yield from read_job_partition(partition, self._access, options.fetch_bytes)
 
 
 def read_version(options: ReadOptions) -> JobLines:

@@ -28,7 +28,7 @@ from bucketq.model.records import JobRecord
 from bucketq.model.segments import SegmentClass, SegmentIndex, SegmentRecord
 from bucketq.model.state import State
 from bucketq.spark.queue_access import QueueAccess, opened_store
-from bucketq.spark.table.job_schema import job_batches
+from bucketq.spark.table.job_schema import fetched_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,11 @@ def has_status(record: SegmentRecord, statuses: Collection[str]) -> bool:
 
 
 def read_slices(
-    access: QueueAccess, incarnation: str, slices: Sequence[SegmentSlice], kinds: Collection[str]
+    access: QueueAccess,
+    incarnation: str,
+    slices: Sequence[SegmentSlice],
+    kinds: Collection[str],
+    fetch_bytes: int,
 ) -> Iterator[pa.RecordBatch]:
     """Read jobs of slices on an executor: those of some kinds, or all if no kind is given.
 
@@ -70,7 +74,7 @@ def read_slices(
         try:
             for each in slices:
                 jobs = runner.run(_read_slice(reader, state.cold.rows, each, kinds, location.url))
-                yield from job_batches(jobs)
+                yield from fetched_batches(jobs, access, fetch_bytes)
         finally:
             runner.run(opened.__aexit__(None, None, None))
 

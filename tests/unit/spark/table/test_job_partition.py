@@ -12,6 +12,7 @@ from msgspec import Raw
 from pyspark.sql.datasource import InputPartition
 
 from bucketq.model.records import JobRecord
+from bucketq.spark.queue_access import QueueAccess
 from bucketq.spark.table.job_schema import JobPartition, read_job_partition
 
 
@@ -28,7 +29,8 @@ def record(number: int) -> JobRecord:
 
 def payloads(part: InputPartition) -> list[Any]:
     travelled = pickle.loads(pickle.dumps(part))
-    return [row["payload"] for batch in read_job_partition(travelled) for row in batch.to_pylist()]
+    batches = read_job_partition(travelled, QueueAccess("file:///nowhere/queue.json"), 1 << 20)
+    return [row["payload"] for batch in batches for row in batch.to_pylist()]
 
 
 def test_jobs_and_their_lines_are_decoded_alike() -> None:

@@ -13,6 +13,7 @@ from msgspec import Raw
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from bucketq.model.records import NOTHING, Failure, JobRecord
+from bucketq.model.side_objects import SideRef, object_name, write_ref
 from bucketq.spark.table.job_schema import BATCH_ROWS, DDL, SCHEMA, job_batches
 
 NOW = datetime(2026, 11, 15, 10, 30, 0, 123456, tzinfo=UTC)
@@ -106,9 +107,15 @@ def read_singly(job: JobRecord) -> dict[str, Any]:
     for name in ("payload", "result"):
         raw, encoding = bytes(getattr(job, name)), getattr(job, f"{name}_encoding")
         fields[name] = None if encoding or not raw else raw.decode()
-        fields[f"{name}_bytes"] = (
-            base64.b64decode(msgspec.json.decode(raw, type=str)) if encoding else raw or None
-        )
+        fields[f"{name}_bytes"] = raw or None
+        if encoding == "base64":
+            fields[f"{name}_bytes"] = base64.b64decode(msgspec.json.decode(raw, type=str))
+        body = fields[f"{name}_bytes"]
+        fields[f"{name}_size"], fields[f"{name}_ref"] = None if body is None else len(body), None
+        if encoding in ("object", "object-bytes"):
+            ref = {**msgspec.json.decode(raw), "part_bytes": 1 << 20, "encoding": encoding}
+            fields |= {f"{name}_bytes": None, f"{name}_size": ref["bytes"]}
+            fields[f"{name}_ref"] = msgspec.json.encode(ref).decode()
     return fields | {
         "tags": list((job.tags or {}).items()),
         "error": job.errors[-1].error if job.errors else None,
@@ -118,7 +125,15 @@ def read_singly(job: JobRecord) -> dict[str, Any]:
     }
 
 
-BODIES = st.sampled_from([(Raw(b'{"n":"\xc3\xbc"}'), None), (Raw(b'"AP8="'), "base64")])
+REF = write_ref(SideRef(object_name("i", 9, "0" * 32, "1" * 16), 70_000, "0" * 32))
+BODIES = st.sampled_from(
+    [
+        (Raw(b'{"n":"\xc3\xbc"}'), None),
+        (Raw(b'"AP8="'), "base64"),
+        (REF, "object"),
+        (REF, "object-bytes"),
+    ]
+)
 MOMENTS = st.datetimes(
     timezones=st.sampled_from([UTC, timezone(timedelta(hours=-3, minutes=-30))]),
     min_value=datetime(1900, 1, 1),  # noqa: DTZ001 - the strategy adds the zone

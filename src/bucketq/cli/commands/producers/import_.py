@@ -58,9 +58,9 @@ async def run(
     if source == url:
         raise InvalidRequestError("source and target are the same queue")
     async with open_queue(source, out.timeout_s, reads_all=True) as other:
-        feed = QueueFeed(source, await other.snapshot(), defaults)
-    plan = Plan(url, defaults, progress or _progress_of(source, url, defaults), restart, batch)
-    return await push_feed(out, plan, lambda _: feed)
+        feed = QueueFeed(source, await other.snapshot(), defaults, other)
+        plan = Plan(url, defaults, progress or _progress_of(source, url, defaults), restart, batch)
+        return await push_feed(out, plan, lambda _: feed)
 
 
 def _progress_of(source: str, url: str, defaults: Defaults) -> Path:
