@@ -42,8 +42,14 @@ def wait_until(is_so: Callable[[], object], patience_s: float, why: str = "") ->
 class BrokerProcess(Child):
     """``bucketq serve``, as a user runs it."""
 
-    def __init__(self, words: Sequence[str], log: Path, environ: dict[str, str]) -> None:
-        super().__init__([*BUCKETQ, "serve", *words], log, environ)
+    def __init__(
+        self,
+        words: Sequence[str],
+        log: Path,
+        environ: dict[str, str],
+        program: Sequence[str] = BUCKETQ,
+    ) -> None:
+        super().__init__([*program, "serve", *words], log, environ)
         self.log = log
         self.is_stopped = False
         self._is_to_end = False
@@ -171,10 +177,10 @@ class Fleet:
         self.clients: list[ClientProcess] = []
         self._nursery: subprocess.Popen[str] | None = None
 
-    def serve(self, *words: str, **environ: str) -> BrokerProcess:
+    def serve(self, *words: str, program: Sequence[str] = BUCKETQ, **environ: str) -> BrokerProcess:
         """Start ``bucketq serve``."""
         log = self.folder / f"broker-{len(self.brokers)}.log"
-        broker = BrokerProcess(words, log, {**self.environ, **environ})
+        broker = BrokerProcess(words, log, {**self.environ, **environ}, program)
         self.brokers.append(broker)
         return broker
 

@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class DeepLives:
 
     program: Sequence[str] = PROGRAM
     settings: Mapping[str, Any] = SETTINGS
+    whens: Sequence[str] = WHENS
 
     def __init__(self, url: str, folder: Path, seed: int = 7) -> None:
         self.url = url
@@ -58,6 +60,18 @@ class DeepLives:
         await asyncio.to_thread(self._run, pairs)
 
     def _run(self, pairs: int) -> None:
+        with self.programs() as start:
+            for pair in range(pairs):
+                alive = list[int]()
+                for mode in ("embedded", self._rng.choice(("embedded", "direct"))):
+                    log = self._folder / f"log-{pair}-{len(alive)}"
+                    steps, when = self._rng.randint(2, 30), self._rng.choice(self.whens)
+                    alive.append(start(f"{self.url} {mode} {log} {steps} {when}"))
+                wait_until(partial(_are_gone, alive), PATIENCE_S)
+
+    @contextmanager
+    def programs(self) -> Iterator[Callable[[str], int]]:
+        """Start programs, of which none outlives the block: a line for each; returns its id."""
         environ = {**ENVIRONMENT, **os.environ, "PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
         with subprocess.Popen(
             self.program,
@@ -69,19 +83,18 @@ class DeepLives:
         ) as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            alive = list[int]()
+            stdin, stdout, pids = process.stdin, process.stdout, list[int]()
+
+            def start(line: str) -> int:
+                stdin.write(f"{line}\n")
+                stdin.flush()
+                pids.append(int(stdout.readline()))
+                return pids[-1]
+
             try:
-                for pair in range(pairs):
-                    for mode in ("embedded", self._rng.choice(("embedded", "direct"))):
-                        log = self._folder / f"log-{pair}-{len(alive)}"
-                        steps, when = self._rng.randint(2, 30), self._rng.choice(WHENS)
-                        process.stdin.write(f"{self.url} {mode} {log} {steps} {when}\n")
-                        process.stdin.flush()
-                        alive.append(int(process.stdout.readline()))
-                    wait_until(lambda: not any(map(is_alive, alive)), PATIENCE_S)
-                    alive.clear()
+                yield start
             finally:
-                for pid in alive:
+                for pid in filter(is_alive, pids[-2:]):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 process.stdin.close()
@@ -109,6 +122,10 @@ class DeepLives:
             await judge_history(queue)
         await judge(store, key, self.logged("pushed"), self.logged("completed"))
         await store.close()
+
+
+def _are_gone(pids: Sequence[int]) -> bool:
+    return not any(map(is_alive, pids))
 
 
 async def until_swept(store: ObjectStore, key: str) -> None:

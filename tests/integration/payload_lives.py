@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count
 
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.reader import ArchiveReader
@@ -15,8 +18,9 @@ from bucketq.model.records import JobRecord
 from bucketq.model.side_objects import new_digest, refs_of
 from bucketq.store.base import ObjectStore
 from bucketq.store.url import open_store
-from tests.integration.deep_lives import DeepLives
+from tests.integration.deep_lives import PATIENCE_S, DeepLives
 from tests.integration.payload_program import MOST_VERSIONS, SETTINGS, open_large
+from tests.integration.test_processes import is_alive, wait_until
 
 _HOUR = timedelta(hours=1)
 
@@ -26,6 +30,19 @@ class PayloadLives(DeepLives):
 
     program = (sys.executable, "-m", "tests.integration.payload_program")
     settings = SETTINGS
+    whens: Sequence[str] = ("before", "after", "during", "fetch")
+
+    def repeat(self, chore: str, steps: int) -> int:
+        """Let programs do a chore, each a few steps, until one ends by itself; return how many."""
+        with self.programs() as start:
+            for number in count(1):
+                log = self._folder / f"{chore}-{number}"
+                when = ("before", "after")[number % 2]
+                pid = start(f"{self.url} {chore} {log} {steps + number // 2} {when}")
+                wait_until(partial(_is_gone, pid), PATIENCE_S)
+                if log.exists() and log.read_text():
+                    return number
+        raise AssertionError
 
     async def judge(self) -> None:
         """Check that no payload is lost, and that nothing is left that no job names."""
@@ -76,3 +93,7 @@ class PayloadLives(DeepLives):
         root = folder.address.removeprefix(store.url.rstrip("/")).lstrip("/")
         keys = [info.key.removeprefix(root) async for info in store.list(root)]
         return {key.rpartition(".")[0] for key in keys}
+
+
+def _is_gone(pid: int) -> bool:
+    return not is_alive(pid)
