@@ -11,7 +11,7 @@ FORMAT = 2
 is written in format 1 until it uses something that older code must not ignore."""
 REQUIRED = frozenset(
     {
-        *("segments", "reservations", "consecutive-ids", "history", "schedules", "unique"),
+        *("segments", "reservations", "consecutive-rows", "history", "schedules", "unique"),
         *("expiry", "groups", "limits", "payloads", "batches", "after"),
     }
 )

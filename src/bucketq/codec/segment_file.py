@@ -17,7 +17,10 @@ the next one of the segment does.
 
 A job with a unique name has a second hash, of its kind and that name. So a segment has such jobs if
 it has more hashes than rows. A segment that was written by a bulk write, and is one run of jobs
-whose ids follow each other, has no hashes: its entry has the first id.
+whose ids follow each other, has neither: its entry has the first id, and its lines leave out what
+follows from their positions, the id and the number::
+
+    {"kind":"email","payload":{…}}
 
 The bytes of a segment depend on its rows alone, so that two processes that write the same rows
 write the same bytes. The rows of a large push are written before it is committed. So their lines
@@ -50,6 +53,7 @@ from bucketq.codec.segment_index import (
 )
 from bucketq.codec.unknown_fields import decode_row, encode_row
 from bucketq.model.indexes.segment_reads import DecodedJobs
+from bucketq.model.job_ids import ids_after
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
 from bucketq.model.segments import (
     Block,
@@ -66,9 +70,9 @@ SEGMENT_BYTES = 8 << 20
 """A segment holds at most this many bytes of rows, or one row: a PUT of it takes about a second on
 the slowest stores, and a queue of 10 million small jobs has about 300."""
 _DIGEST_LENGTH = 16
-"""64 bits: segments of one version or reservation are few. Those of a bulk write are named by
-SHA-256, for which processors have instructions: it is twice as fast as BLAKE2, and a tenth of the
-time that a row takes."""
+"""64 bits: segments of one version or reservation are few. Those of a bulk write are named by the
+digest of their index, which has the checksums of all else: a digest of all bytes would take a tenth
+of the time that a row takes."""
 _ID = re.compile(r"(?:r[0-9]{20}-[0-9a-f]{16}|[0-9]{20})-[0-9a-f]{16}")
 """A digest of the bytes, after the last version that may introduce it or a reservation."""
 _STEP_ROWS = 512
@@ -119,15 +123,18 @@ class EncodedSegment(Struct, frozen=True):
     bounds: tuple[int, int]
     """The lowest and the highest of them."""
     first_id: str = ""
-    """The id of its first row, if it has no hashes because all ids follow from this one."""
+    """The id of its first row, if its lines have none because all ids follow from this one."""
 
     def record(self, until: int | str, at: datetime) -> SegmentRecord:
         """Return the entry of a segment that is introduced up to a version, or by an adoption."""
         if isinstance(until, str):
-            name = f"{until}-{sha256(self.body).hexdigest()[:_DIGEST_LENGTH]}"
+            index = self.body[-self.index_length :]
+            # Two segments of a write may have the same lines, but not the same ids.
+            digest = sha256(self.first_id.encode() + index).hexdigest()
+            name = f"{until}-{digest[:_DIGEST_LENGTH]}"
         else:
-            digest = blake2b(self.body, digest_size=_DIGEST_LENGTH // 2)
-            name = f"{until:020d}-{digest.hexdigest()}"
+            digest = blake2b(self.body, digest_size=_DIGEST_LENGTH // 2).hexdigest()
+            name = f"{until:020d}-{digest}"
         return SegmentRecord(
             id=name,
             cls=self.cls,
@@ -196,7 +203,8 @@ def encode_segment(
 ) -> EncodedSegment:
     """Encode rows that are sorted, at least one.
 
-    ``first_id`` says that they are one run of jobs whose ids follow each other from this one on.
+    ``first_id`` says that they are one run of jobs whose ids follow each other from this one on,
+    numbered from 0 on, and that their lines have neither.
     """
     steps = encode_in_steps(cls, rows, first_id)
     while True:
@@ -260,9 +268,11 @@ def join_segment(
     """Make a segment of the lines of its rows and of what was found out about them.
 
     The lines may be in several pieces. ``fields`` lack only what follows from the numbers and the
-    ids; ``bounds`` are the lowest and the highest number. With a ``first_id`` there are no ``ids``.
+    ids; ``bounds`` are the lowest and the highest number. With a ``first_id`` there are no ``ids``,
+    and the numbers are not written.
     """
-    seqs_text, ids_text = encode_arrays(seqs), encode_arrays(ids.hashes, ids.positions)
+    seqs_text = encode_arrays(array("Q") if first_id else seqs)
+    ids_text = encode_arrays(ids.hashes, ids.positions)
     fields.seqs = (len(seqs_text), f"{crc32(seqs_text):08x}")
     fields.ids = (len(ids_text), f"{crc32(ids_text):08x}")
     text = _encode(fields) + b"\n"
@@ -300,10 +310,14 @@ def decode_index(record: SegmentRecord, text: bytes, where: str) -> SegmentIndex
 def decode_seqs(index: SegmentIndex, text: bytes, where: str, base: int = 0) -> array[int]:
     """Decode the number of each row, which are in the bytes that the index names.
 
+    An empty line says that they follow each other.
+
     Raises:
         CorruptStateError: They are not what the index says.
     """
     (seqs,) = decode_arrays(index.seqs, text, "Q", where)
+    if not seqs:
+        return array("Q", range(base, base + index.blocks[-1].stop))
     return array("Q", (base + seq for seq in seqs)) if base else seqs
 
 
@@ -339,6 +353,8 @@ def decode_jobs(
     """
     if pushed is not None:
         rest = b',"status":"queued","pushed_at":%b}' % _encode(pushed.at)
+        if pushed.first_id:
+            lines = [*_with_ids(lines, start, pushed.first_id)]
         lines = [line[:-1] + rest for line in lines]
     try:
         jobs, unknown = [_decode_job(line) for line in lines], dict[int, Unknown]()
@@ -348,6 +364,13 @@ def decode_jobs(
         for job in jobs:  # They were made a moment ago, and no other code has seen them.
             msgspec.structs.force_setattr(job, "seq", pushed.base + job.seq)
     return jobs, unknown
+
+
+def _with_ids(lines: Sequence[bytes], start: int, first_id: str) -> Iterable[bytes]:
+    """Return lines with the ids and the numbers that follow from their positions."""
+    ids = ids_after(first_id, start)
+    for position, line in enumerate(lines, start):
+        yield b'{"id":"%b","seq":%d,%b' % (next(ids).encode(), position, line[1:])
 
 
 def complete_lines(

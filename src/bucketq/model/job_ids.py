@@ -50,12 +50,16 @@ def job_id(time: str, session: str, number: int, index: int) -> str:
 
 def job_ids(time: str, session: str, number: int) -> Iterator[str]:
     """Yield the ids of all jobs that a request pushes, in order."""
-    found = _first(session, number)
-    while True:
-        # Many at once, because a push may have millions.
-        start = time + _upper(found) + _PAIRS[found % _FOUR >> 10]
-        yield from map(start.__add__, _PAIRS[found & 1023 :])
-        found = _after_pairs(found)
+    return _numbered(time, _first(session, number))
+
+
+def ids_after(first: str, start: int) -> Iterator[str]:
+    """Yield the ids that a request makes after ``first``, from the one at this distance on."""
+    number = number_of(first[TIME_LENGTH:])
+    if number is None:
+        message = f"{first} is no id that a request makes"
+        raise ValueError(message)
+    return _numbered(first[:TIME_LENGTH], (number + start) % _HASHES)
 
 
 def joined_ids(time: str, session: str, number: int, start: int, count: int) -> bytes:
@@ -105,6 +109,14 @@ def made_at(job: str) -> int | None:
 def _first(session: str, number: int, index: int = 0) -> int:
     digest = blake2b(f"{session}/{number}".encode(), digest_size=_HASH_BYTES).digest()
     return (int.from_bytes(digest) + index) % _HASHES
+
+
+def _numbered(time: str, number: int) -> Iterator[str]:
+    while True:
+        # Many at once, because a push may have millions.
+        start = time + _upper(number) + _PAIRS[number % _FOUR >> 10]
+        yield from map(start.__add__, _PAIRS[number & 1023 :])
+        number = _after_pairs(number)
 
 
 def _after_pairs(number: int) -> int:

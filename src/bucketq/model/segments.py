@@ -34,9 +34,9 @@ JOB_CLASSES: tuple[SegmentClass, ...] = ("ready", "later", "dead")
 _FEW_RUNS = 16
 """If runs have so many rows on average, merging them is faster than sorting all rows."""
 
-CONSECUTIVE = "consecutive-ids"
-"""What an object requires of its readers if a segment has a ``first_id``: others would not find its
-jobs by their ids."""
+CONSECUTIVE = "consecutive-rows"
+"""What an object requires of its readers if a segment has a ``first_id``: others could not read its
+lines, which have no ids."""
 
 HASH_BYTES = 8
 """The length of the hash of an id, by which a segment finds a row."""
@@ -52,6 +52,8 @@ class Pushed(NamedTuple):
     """A row has this number and the one in its line."""
     at: datetime
     """When it was pushed."""
+    first_id: str = ""
+    """If it is not empty, lines have no id and no number: ids follow this one, numbers the base."""
 
 
 class SegmentRecord(
@@ -91,8 +93,8 @@ class SegmentRecord(
     expires_at: datetime | None = None
     """No job of it expires before this; None: none does."""
     first_id: str = ""
-    """The id of its first row, if it is one run of a push whose ids follow each other: then a row
-    is found by the distance of its id, and the line of hashes is empty."""
+    """The id of its first row, if it is one run of a push whose ids follow each other: then lines
+    have no ids and numbers, and a row is found by the distance of its id."""
 
     @property
     def order(self) -> tuple[str, int, str]:
@@ -107,7 +109,7 @@ class SegmentRecord(
     @property
     def pushed(self) -> Pushed | None:
         """What its lines leave out; None: nothing, its rows are as in the queue object."""
-        return None if self.pushed_at is None else Pushed(self.base, self.pushed_at)
+        return None if self.pushed_at is None else Pushed(self.base, self.pushed_at, self.first_id)
 
 
 class Run(NamedTuple):

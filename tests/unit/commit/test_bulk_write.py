@@ -25,6 +25,7 @@ from bucketq.model.operations import Request
 from bucketq.model.reservations import RenewReservation
 from bucketq.model.segments import SegmentRecord
 from bucketq.testing import SimulatedClock, VirtualLoop, run
+from tests.compat.adopted_rows import consecutive
 from tests.unit.commit.test_deep_queues import KEY, Deep
 
 RETENTION_S = 60.0
@@ -61,14 +62,21 @@ async def _submit_nothing(_request: Request) -> None:
 
 
 async def _put_consecutive(
-    deep: Bulk, bulk: BulkWrite, reservation: Reservation, kinds: str, first: str = ""
+    deep: Bulk,
+    bulk: BulkWrite,
+    reservation: Reservation,
+    kinds: str,
+    first: str = "",
+    *,
+    start: int = 0,
 ) -> tuple[list[str], SegmentRecord]:
     """Put a job of each kind, with ids that a request makes; ``first`` is another first id."""
-    ids = [*islice(RequestId("01M7F5B2YZ8Q4X1VJ6T3N9KDAE", 3).job_ids(), len(kinds))]
+    made = RequestId("01M7F5B2YZ8Q4X1VJ6T3N9KDAE", 3).job_ids()
+    ids = [*islice(made, start, start + len(kinds))]
     jobs = [
         NewJob(id=each, kind=kind, payload=Raw(b"1")) for each, kind in zip(ids, kinds, strict=True)
     ]
-    rows = sort_rows("ready", [pushed_row(job, n) for n, job in enumerate(jobs)])
+    rows = sort_rows("ready", [consecutive(pushed_row(job, n)) for n, job in enumerate(jobs)])
     encoded = encode_segment("ready", rows, first or ids[0])
     return ids, await put_reserved(bulk.folder, reservation, encoded, deep.clock)
 
@@ -82,7 +90,7 @@ def test_jobs_whose_ids_follow_each_other_are_found_without_hashes() -> None:
             assert reservation is not None
             ids, record = await _put_consecutive(deep, bulk, reservation, "k" * 2000)
             assert await bulk.adopt(reservation, "w", 0, [record])
-        assert "consecutive-ids" in (await deep.head()).requires
+        assert "consecutive-rows" in (await deep.head()).requires
         async with deep.open(GroupCommitter) as queue:
             assert [job.id for job in await queue.claim(limit=3)] == ids[:3]
             for place in (3, 1023, 1024, 1999):
@@ -95,6 +103,27 @@ def test_jobs_whose_ids_follow_each_other_are_found_without_hashes() -> None:
                 with pytest.raises(JobNotFoundError):
                     await queue.get(other)
                 assert not (await queue.push("k", 1, id=other)).duplicate
+
+    run(main)
+
+
+def test_segments_with_the_same_lines_have_the_names_of_their_ids() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        await deep.begin()
+        async with deep.writing() as bulk:
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            put = [
+                await _put_consecutive(deep, bulk, reservation, "k" * 5, start=start)
+                for start in (0, 5)
+            ]
+            assert await bulk.adopt(reservation, "w", 0, [record for _, record in put])
+        async with deep.open(GroupCommitter) as queue:
+            claimed = await queue.claim(limit=20)
+            assert [job.id for job in claimed] == [each for ids, _ in put for each in ids]
+            assert [job.record.seq for job in claimed] == [*range(1, 11)]
+            assert {job.payload for job in claimed} == {1}
 
     run(main)
 

@@ -1,7 +1,8 @@
 """Encoded rows as columns, and segments made of them without a Python object for each row.
 
 ``encode_columns`` makes the same bytes as ``segment_file.encode_segment``, for rows of a push that
-can be claimed at once. Their ids follow each other, so that a segment of one run has no hashes.
+can be claimed at once. Their ids follow each other, so that the lines of a segment of one run have
+no ids and no numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import repeat
 from typing import TypeAlias
@@ -45,10 +45,10 @@ class RowColumns:
     kinds: pa.DictionaryArray
     priorities: IntArray
     opening: Sequence[TextPart]
-    """The line of each row without its number, up to before the last brace; its parts are joined
-    when the number is known, so that they are copied once."""
+    """The line of each row without its id and its number, and without the braces. Its parts are
+    joined when it is known whether these are written, so that they are copied once."""
     lengths: IntArray
-    """How many bytes the opening of each row has."""
+    """How many bytes the line of each row has, without its number."""
     sizes: IntArray
     """The size of each payload in bytes."""
 
@@ -57,9 +57,9 @@ class RowColumns:
         return len(self.ids)
 
     @property
-    def openings(self) -> pa.LargeBinaryArray:
-        """The opening of each row, joined."""
-        return join_texts(*self.opening)
+    def lines(self) -> pa.LargeBinaryArray:
+        """The line of each row, with its id, and without its number and the last brace."""
+        return join_texts(*id_parts(self.ids), *self.opening)
 
     def between(self, start: int, stop: int) -> RowColumns:
         """Return some of the rows."""
@@ -104,11 +104,13 @@ def encode_columns(rows: Sequence[RowColumns]) -> EncodedSegment:
     kinds, runs, seqs = _sort(rows)
     first_id, hashes = "", np.array([], np.uint64)
     if len(runs) == 1:
-        lines, first_id = [*_lines(rows)], rows[0].ids[0].as_py().decode()
+        lines = [join_texts(b"{", *each.opening, b"}\n") for each in rows]
+        first_id = rows[0].ids[0].as_py().decode()
     else:
         hashes = np.concatenate([_hashes(each.ids) for each in rows])[seqs]
-        openings = pa.concat_arrays([each.openings for each in rows]).take(pa.array(seqs))
-        lines = [join_texts(openings, _endings(b"", len(seqs)).take(pa.array(seqs)))]
+        sorted_lines = pa.concat_arrays([each.lines for each in rows]).take(pa.array(seqs))
+        numbers = pa.array(seqs).cast(pa.string()).cast(TEXT)
+        lines = [join_texts(sorted_lines, b',"seq":', numbers, b"}\n")]
     pieces = [*map(_buffer, lines)]
     ends = np.cumsum(np.concatenate([np.diff(_offsets(each)) for each in lines])).tolist()
     places = _sorted_places(hashes)
@@ -128,6 +130,11 @@ def join_texts(*parts: TextPart) -> pa.LargeBinaryArray:
         pa.scalar(part, TEXT) if isinstance(part, bytes) else part for part in merge_texts(parts)
     ]
     return pc.binary_join_element_wise(*given, pa.scalar(b"", TEXT))
+
+
+def id_parts(ids: pa.LargeBinaryArray) -> list[TextPart]:
+    """Return how a line with an id begins; ids have no characters that JSON escapes."""
+    return [b'{"id":"', ids, b'",']
 
 
 def merge_texts(parts: Iterable[TextPart]) -> list[TextPart]:
@@ -157,31 +164,6 @@ def text_of(texts: pa.LargeBinaryArray) -> bytes:
 def letters_of(texts: pa.LargeBinaryArray) -> npt.NDArray[np.uint8]:
     """Return the bytes of all texts of a column, without a copy."""
     return np.frombuffer(_buffer(texts), np.uint8)
-
-
-def _lines(rows: Sequence[RowColumns]) -> Iterator[pa.LargeBinaryArray]:
-    """Yield the lines of rows that are in the order of a segment."""
-    start = 0
-    for each in rows:
-        *parts, last = each.opening
-        tail = last if isinstance(last, bytes) else b""
-        if not isinstance(last, bytes):
-            parts.append(last)
-        stop = start + len(each)
-        yield join_texts(*parts, _endings(tail, stop)[start:stop])
-        start = stop
-
-
-def _endings(tail: bytes, count: int) -> pa.LargeBinaryArray:
-    """Return the ends of lines with the numbers from 0 on; ``tail`` is before each number."""
-    return _kept_endings(tail, 1 << (count - 1).bit_length())[:count]
-
-
-@lru_cache(maxsize=4)
-def _kept_endings(tail: bytes, count: int) -> pa.LargeBinaryArray:
-    """Return as many ends of lines; all segments of a write have the same."""
-    numbers = pa.array(np.arange(count)).cast(pa.string()).cast(TEXT)
-    return join_texts(tail + b',"seq":', numbers, b"}\n")
 
 
 def _sort(

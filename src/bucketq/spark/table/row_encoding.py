@@ -36,6 +36,7 @@ from bucketq.spark.table.row_columns import (
     IntArray,
     RowColumns,
     TextPart,
+    id_parts,
     join_texts,
     letters_of,
     merge_texts,
@@ -113,13 +114,17 @@ def encode_fast(
         payload, sizes = _checked_payloads(batch, columns, min(settings.max_payload_bytes, MIB))
     except RejectedError:
         return None
-    # Ids and kinds have no characters that JSON escapes.
-    opening: list[TextPart] = [b'{"id":"', ids, b'","kind":"', _kind_part(kinds), b'","payload":']
+    # Kinds have no characters that JSON escapes.
+    opening: list[TextPart] = [b'"kind":"', _kind_part(kinds), b'","payload":']
+    lengths = sizes_of([*id_parts(ids), *opening]) + sizes
+    opening += payload
     if priorities.any():
         numbers = join_texts(b',"priority":', pa.array(priorities).cast(pa.string()).cast(TEXT))
-        payload.append(pc.if_else(pa.array(priorities != 0), numbers, pa.scalar(b"", TEXT)))
-    opening = merge_texts([*opening, *payload])
-    return RowColumns(ids, kinds, priorities, opening, sizes_of(opening), sizes)
+        part = pc.if_else(pa.array(priorities != 0), numbers, pa.scalar(b"", TEXT))
+        opening.append(part)
+        lengths += sizes_of([part])
+    opening = merge_texts(opening)
+    return RowColumns(ids, kinds, priorities, opening, lengths, sizes)
 
 
 def encode_each(
@@ -141,20 +146,23 @@ def encode_each(
         row = number + len(jobs)
         message = f"row {row} of partition {partition} cannot be pushed: {error}"
         raise type(error)(message) from None
-    opening = [pa.array([line[:-1] for line in _encode_lines(jobs).splitlines()], TEXT)]
+    lines = _encode_lines(jobs).splitlines()
+    made = pa.array([job.id for job in jobs], pa.large_string()).cast(TEXT)
+    beginnings = [*map(len, join_texts(*id_parts(made)).to_pylist())] if jobs else []
+    opening = [pa.array([line[n:-1] for n, line in zip(beginnings, lines, strict=True)], TEXT)]
     return RowColumns(
-        pa.array([job.id for job in jobs], pa.large_string()).cast(TEXT),
+        made,
         pa.array([job.kind for job in jobs], pa.large_string()).dictionary_encode(),
         np.array([job.priority for job in jobs], np.int64),
         opening,
-        sizes_of(opening),
+        sizes_of([*id_parts(made), *opening]),
         np.array(sizes, np.uint32),
     )
 
 
 def lines_of(rows: RowColumns) -> bytes:
     """Return rows as lines that can be staged."""
-    return text_of(join_texts(*rows.opening, b"}\n"))
+    return text_of(join_texts(*id_parts(rows.ids), *rows.opening, b"}\n"))
 
 
 def decode_rows(body: bytes) -> Iterator[NewJob]:

@@ -283,7 +283,7 @@ PLAIN = st.lists(
 
 
 def read(rows: RowColumns) -> tuple[list[Any], ...]:
-    columns = (rows.ids, rows.kinds, rows.priorities, rows.openings, rows.sizes)
+    columns = (rows.ids, rows.kinds, rows.priorities, rows.lines, rows.sizes)
     return tuple(column.tolist() for column in columns)
 
 
