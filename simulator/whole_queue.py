@@ -20,14 +20,8 @@ import msgspec
 
 from bucketq.codec import decode
 from bucketq.codec.deletion_vector import decode_vector
-from bucketq.codec.segment_file import (
-    decode_ids,
-    decode_index,
-    decode_jobs,
-    decode_keys,
-    decode_seqs,
-    split_block,
-)
+from bucketq.codec.segment_file import decode_ids, decode_index, decode_seqs
+from bucketq.codec.segment_lines import decode_jobs, decode_keys, split_block
 from bucketq.model.effects.dead_jobs import dead_jobs
 from bucketq.model.effects.reads import oldest_queued
 from bucketq.model.indexes.lane import lane_of

@@ -65,9 +65,9 @@ def segment_key(key: str, incarnation: str, segment_id: str) -> str:
 
 
 def _digest(until: str, body: bytes) -> str:
-    """Return the digest in the name of a segment; those under a reservation have another."""
+    """Return the digest in the name of a segment; under a reservation it is that of the index."""
     if until.startswith("r"):
-        return sha256(body).hexdigest()[:16]
+        return sha256(body[:-1].rpartition(b"\n")[2] + b"\n").hexdigest()[:16]
     return blake2b(body, digest_size=8).hexdigest()
 
 

@@ -13,12 +13,11 @@ from bucketq.codec import FORMAT, decode
 from bucketq.codec.segment_file import (
     decode_ids,
     decode_index,
-    decode_jobs,
     decode_seqs,
     encode_segment,
     segment_row,
-    split_block,
 )
+from bucketq.codec.segment_lines import decode_jobs, split_block
 from bucketq.errors import JobNotFoundError
 from bucketq.model.audit_records import AuditRecord
 from bucketq.model.base import NewJob

@@ -13,7 +13,7 @@ from dataclasses import replace
 from bucketq.admin.queue_object import QueueObject, Summary, summarize
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import InlineCopy, RowSpool, decode
-from bucketq.codec.segment_file import decode_jobs, decode_keys
+from bucketq.codec.segment_lines import decode_jobs, decode_keys
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, UnavailableError
 from bucketq.model.indexes.cold_segment import Segment

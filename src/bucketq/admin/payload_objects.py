@@ -20,7 +20,7 @@ from bucketq.archive.reader import ArchiveReader
 from bucketq.archive.side_folder import SideFolder
 from bucketq.codec import decode
 from bucketq.codec.copied_queue import CopiedQueue
-from bucketq.codec.segment_file import decode_jobs
+from bucketq.codec.segment_lines import decode_jobs
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import UnavailableError
 from bucketq.model.records import JobRecord

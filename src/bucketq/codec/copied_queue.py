@@ -15,7 +15,7 @@ import msgspec
 
 from bucketq.codec.decode import check_format, check_frame, decode
 from bucketq.codec.layout import END, OPENINGS, SEPARATOR
-from bucketq.codec.segment_file import decode_jobs
+from bucketq.codec.segment_lines import decode_jobs
 from bucketq.codec.table_checks import check_jobs
 from bucketq.errors import CorruptStateError
 from bucketq.model.records import JobRecord, Unknown

@@ -5,7 +5,7 @@ A line has the fields of a push, and the place of the job in it as its number::
     {"id":"01J…","kind":"email","payload":{…},"seq":0}
 
 So the bytes depend on no version, and nothing is written again if the commit is lost to another
-writer. ``segment_file.decode_jobs`` adds what the commit decides.
+writer. ``segment_lines.decode_jobs`` adds what the commit decides.
 """
 
 from __future__ import annotations

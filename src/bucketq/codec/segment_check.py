@@ -16,16 +16,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from bucketq.codec.segment_file import (
     SortFields,
-    complete_lines,
     decode_ids,
     decode_index,
-    decode_jobs,
-    decode_keys,
     decode_seqs,
     order_of,
     segment_row,
-    split_block,
 )
+from bucketq.codec.segment_lines import complete_lines, decode_jobs, decode_keys, split_block
 from bucketq.errors import CorruptStateError
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.job_ids import distance

@@ -18,7 +18,8 @@ from bucketq.clock import Clock
 from bucketq.codec import Document
 from bucketq.codec.deletion_vector import decode_vector
 from bucketq.codec.history_file import ChangesName, decode_changes
-from bucketq.codec.segment_file import decode_index, decode_jobs, split_block
+from bucketq.codec.segment_file import decode_index
+from bucketq.codec.segment_lines import decode_jobs, split_block
 from bucketq.commit.objects.register import Register
 from bucketq.commit.outcome_errors import closed
 from bucketq.commit.pending_requests import PendingRequest

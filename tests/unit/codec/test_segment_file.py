@@ -21,9 +21,9 @@ from bucketq.codec.segment_file import (
     is_segment_id,
     segment_row,
     sort_rows,
-    split_block,
     split_rows,
 )
+from bucketq.codec.segment_lines import split_block
 from bucketq.errors import CorruptStateError
 from bucketq.model.segments import (
     Block,

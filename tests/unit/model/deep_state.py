@@ -16,18 +16,15 @@ from bucketq.codec.pushed_rows import class_of_new, pushed_row
 from bucketq.codec.segment_file import (
     EncodedSegment,
     SegmentRow,
-    complete_lines,
     decode_ids,
     decode_index,
-    decode_jobs,
-    decode_keys,
     decode_seqs,
     encode_segment,
     row_of,
     segment_row,
     sort_rows,
-    split_block,
 )
+from bucketq.codec.segment_lines import complete_lines, decode_jobs, decode_keys, split_block
 from bucketq.model.base import NewJob
 from bucketq.model.effects.segment_changes import class_of
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart

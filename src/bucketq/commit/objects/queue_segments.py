@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import Clock
-from bucketq.codec.segment_file import complete_lines
+from bucketq.codec.segment_lines import complete_lines
 from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.commit.objects.segment_parts import SegmentParts

@@ -24,14 +24,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 from bucketq.codec.deletion_vector import decode_vector
-from bucketq.codec.segment_file import (
-    decode_ids,
-    decode_index,
-    decode_jobs,
-    decode_keys,
-    decode_seqs,
-    split_block,
-)
+from bucketq.codec.segment_file import decode_ids, decode_index, decode_seqs
+from bucketq.codec.segment_lines import decode_jobs, decode_keys, split_block
 from bucketq.errors import BucketQError, CorruptStateError
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.indexes.segment_reads import DecodedJobs

@@ -26,13 +26,7 @@ from typing import Any, NamedTuple
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
 from bucketq.codec.deletion_vector import encode_vector, vector_id
-from bucketq.codec.segment_file import (
-    SEGMENT_BYTES,
-    SegmentRow,
-    segment_row,
-    sort_rows,
-    split_rows,
-)
+from bucketq.codec.segment_file import SEGMENT_BYTES, SegmentRow, segment_row, sort_rows, split_rows
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_encoding import ROWS_A_TURN, encode_in_turns

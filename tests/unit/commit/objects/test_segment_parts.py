@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bucketq.codec import segment_file, segment_index
+from bucketq.codec import segment_index, segment_lines
 from bucketq.codec.pushed_rows import pushed_row
 from bucketq.codec.segment_file import EncodedSegment, encode_segment, row_of, sort_rows
 from bucketq.commit.objects import segment_parts
@@ -164,7 +164,7 @@ async def test_many_held_blocks_are_decoded_ahead_and_kept_until_they_are_releas
 
     def decode(lines: list[bytes], start: int, where: str, pushed: Pushed | None) -> DecodedJobs:
         decoded.append(start)
-        return segment_file.decode_jobs(lines, start, where, pushed)
+        return segment_lines.decode_jobs(lines, start, where, pushed)
 
     monkeypatch.setattr(segment_parts, "decode_jobs", decode)
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from bucketq.codec import Document
-from bucketq.codec.segment_file import decode_jobs, decode_keys
+from bucketq.codec.segment_lines import decode_jobs, decode_keys
 from bucketq.errors import CorruptStateError
 from bucketq.model.operations import Cancel, Claim, Push, Request
 from bucketq.model.segments import Merge, Spill
