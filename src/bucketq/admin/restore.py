@@ -49,6 +49,7 @@ from bucketq.model.job_batches import FEATURE as BATCHES
 from bucketq.model.limits import FEATURE as LIMITS
 from bucketq.model.operations import Release, Request
 from bucketq.model.oversight.audit_notes import note_action
+from bucketq.model.partitions import FEATURE as PARTITIONS
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import FEATURE as SCHEDULES
 from bucketq.model.segments import SegmentClass
@@ -162,6 +163,8 @@ def _read_copy(body: bytes) -> CopiedQueue:
         )
     tables = ((SCHEDULES, state.schedules), (LIMITS, state.limits), (BATCHES, state.batches))
     state.requires = {feature: None for feature, rows in tables if rows}
+    if state.partition is not None:
+        state.requires[PARTITIONS] = None
     return copy
 
 

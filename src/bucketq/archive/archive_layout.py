@@ -20,7 +20,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from bucketq.store.queue_folder import folder_of
+from bucketq.store.queue_folder import shared_folder_of
 
 _ARCHIVE_FILE = re.compile(r"([0-9]{4}(?:-[0-9]{2}){2}T[0-9]{2})/([0-9]{20})-([0-9a-f]{16})\.jsonl")
 _DAY = "%Y-%m-%d"
@@ -45,7 +45,7 @@ class Layout(Struct, frozen=True):
     @classmethod
     def of(cls, store_url: str, queue_key: str) -> Layout:
         """Return the layout of the archive that belongs to a queue object in a store."""
-        return cls(f"{folder_of(store_url, queue_key)}archive/")
+        return cls(f"{shared_folder_of(store_url, queue_key)}archive/")
 
     @property
     def compacted(self) -> str:

@@ -36,7 +36,7 @@ from bucketq.model.records import JobRecord
 from bucketq.model.side_objects import Content, SideRef, is_object_name, refs_of, until_of
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore, PreconditionFailedError
-from bucketq.store.queue_folder import folder_of
+from bucketq.store.queue_folder import shared_folder_of
 
 A = TypeVar("A")
 
@@ -71,7 +71,7 @@ class SideFolder:
     @classmethod
     def of(cls, store: ObjectStore, key: str, clock: Clock) -> SideFolder:
         """Return the folder of a queue object."""
-        return cls(store, f"{folder_of(store.url, key)}payloads/", clock)
+        return cls(store, f"{shared_folder_of(store.url, key)}payloads/", clock)
 
     @classmethod
     def beside(cls, store: ObjectStore, layout: Layout, clock: Clock) -> SideFolder:

@@ -22,6 +22,7 @@ from bucketq.codec.table_checks import (
     check_history,
     check_jobs,
     check_limits,
+    check_partition,
     check_schedules,
     check_segments,
     check_sessions,
@@ -38,6 +39,7 @@ from bucketq.model.job_batches import BatchRecord, Callback
 from bucketq.model.limits import FEATURE as LIMITS
 from bucketq.model.limits import BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.partitions import Partition
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import FEATURE as SCHEDULES
@@ -75,6 +77,7 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     incarnation: str
     requires: list[str] = []
     former: list[str] = []
+    partition: Partition | None = None
     created_at: datetime
     broker: BrokerRecord | None
     settings: Settings
@@ -331,6 +334,7 @@ def _build(found: _ObjectFields) -> State:
         raise ValueError(f"it has limits, and does not require {LIMITS!r}")
     if found.batches and found.requires and BATCHES not in found.requires:
         raise ValueError(f"it has batches, and does not require {BATCHES!r}")
+    check_partition(found.partition, found.requires)
     check_history(found.since, found.version, found.changes, found.heads)
     check_segments(found.segments, found.next_seq)
     check_sessions(found.sessions)
@@ -364,7 +368,7 @@ def _build(found: _ObjectFields) -> State:
         _check_order(found)
         raise
     state.requires = dict.fromkeys(found.requires)
-    state.former = dict.fromkeys(found.former)
+    state.former, state.partition = dict.fromkeys(found.former), found.partition
     state.sessions = sessions
     state.version = found.version
     state.commits.extend(found.commits)

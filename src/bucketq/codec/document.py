@@ -337,6 +337,7 @@ def encode_head(state: State, *, is_inline: bool = False) -> bytes:
         incarnation=state.incarnation,
         requires=UNSET if is_inline else list(state.requires) or UNSET,
         former=UNSET if is_inline else list(state.former) or UNSET,
+        partition=state.partition or UNSET,
         created_at=state.created_at,
         broker=Raw(b"null")
         if state.broker is None

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 
 from bucketq.codec.decode import decode
 from bucketq.codec.layout import FORMAT
+from bucketq.model.partitions import Partition
 from bucketq.model.records import BrokerRecord
 
 
@@ -21,6 +22,7 @@ class Heading(Struct, frozen=True):
     incarnation: str
     version: int
     broker: BrokerRecord | None
+    partition: Partition | None = None
 
 
 class _Broker(BrokerRecord, frozen=True, forbid_unknown_fields=False):
@@ -32,6 +34,7 @@ class _Head(Struct, frozen=True):
     incarnation: str
     version: int
     broker: _Broker | None
+    partition: Partition | None = None
 
 
 def read_heading(body: bytes, where: str) -> Heading:
@@ -49,6 +52,6 @@ def read_heading(body: bytes, where: str) -> Heading:
         head = None
     if head is None or not 1 <= head.format <= FORMAT:
         state = decode(body, where).state
-        return Heading(state.incarnation, state.version, state.broker)
+        return Heading(state.incarnation, state.version, state.broker, state.partition)
     broker = None if head.broker is None else BrokerRecord(*structs.astuple(head.broker))
-    return Heading(head.incarnation, head.version, broker)
+    return Heading(head.incarnation, head.version, broker, head.partition)

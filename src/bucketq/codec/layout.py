@@ -6,13 +6,15 @@ from datetime import datetime
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from bucketq.model.partitions import Partition
+
 FORMAT = 2
 """The newest format that this code knows. A newer one is refused, an older one is read. An object
 is written in format 1 until it uses something that older code must not ignore."""
 REQUIRED = frozenset(
     {
         *("segments", "reservations", "consecutive-rows", "history", "schedules", "unique"),
-        *("expiry", "groups", "limits", "payloads", "batches", "after"),
+        *("expiry", "groups", "limits", "payloads", "batches", "after", "partitions"),
     }
 )
 """What an object of format 2 may require of its readers, as far as this code knows it."""
@@ -61,6 +63,7 @@ class Head(Struct, frozen=True, kw_only=True):
     incarnation: str
     requires: list[str] | UnsetType = UNSET
     former: list[str] | UnsetType = UNSET
+    partition: Partition | UnsetType = UNSET
     created_at: datetime
     broker: Raw
     settings: Raw

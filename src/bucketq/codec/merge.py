@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from bucketq.codec.layout import HISTORY, SEGMENTS, TABLES
 
 BOOKKEEPING = (
-    *("requires", "former", SEGMENTS, *HISTORY, "since"),
+    *("requires", "former", "partition", SEGMENTS, *HISTORY, "since"),
     *("format", "checksum", "bytes", "version", "commit", "incarnation", "commits"),
 )
 """Fields of the head that no edit may change: a merge takes them from the newest object."""

@@ -19,6 +19,8 @@ from bucketq.model.job_batches import BatchRecord
 from bucketq.model.job_ids import made_at
 from bucketq.model.limits import BucketRecord, LimitRecord, SetLimit
 from bucketq.model.numbered_batches import ConsumerRecord
+from bucketq.model.partitions import FEATURE as PARTITIONS
+from bucketq.model.partitions import MAX_PARTITIONS, Partition
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.segments import Gone, SegmentRecord
@@ -44,6 +46,16 @@ def check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
             or ((at := job.finished_at) is not None and at.tzinfo is None)
         ):
             raise ValueError(f"jobs[{index}] ({job.id}) has a time without a zone")
+
+
+def check_partition(partition: Partition | None, requires: list[str]) -> None:
+    """Check which partition of a queue the object is."""
+    if partition is None:
+        return
+    if requires and PARTITIONS not in requires:
+        raise ValueError(f"it is a partition, and does not require {PARTITIONS!r}")
+    if not 0 <= partition.index < partition.count <= MAX_PARTITIONS or not partition.queue:
+        raise ValueError(f"there is no partition {partition.index} of {partition.count}")
 
 
 def check_segments(segments: list[SegmentRecord], next_seq: int) -> None:

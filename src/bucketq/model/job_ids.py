@@ -78,17 +78,17 @@ def joined_ids(time: str, session: str, number: int, start: int, count: int) -> 
 
 
 def made_by(session: str, number: int) -> frozenset[str]:
-    """Return what the ids of a request's jobs have after the time and before the last four letters.
+    """Return what the ids of a request's jobs have between the partition and the last four letters.
 
     There are two, because the numbers of a large push may pass the end of the last four letters.
     """
     found = _first(session, number)
-    return frozenset((_upper(found), _upper((found + _FOUR) % _HASHES)))
+    return frozenset((_upper(found)[2:], _upper((found + _FOUR) % _HASHES)[2:]))
 
 
 def is_made_by(made: frozenset[str], job: str) -> bool:
-    """Whether an id follows from the request that ``made`` stands for."""
-    return job[TIME_LENGTH:-4] in made
+    """Whether an id follows from the request that ``made`` stands for, in whichever partition."""
+    return job[TIME_LENGTH + 2 : -4] in made
 
 
 def distance(first: str, job: str) -> int | None:

@@ -38,6 +38,7 @@ from bucketq.model.indexes.worker_table import WorkerTable
 from bucketq.model.job_batches import BatchRecord
 from bucketq.model.limits import GROUPS, BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.partitions import Partition
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import ScheduleRecord
@@ -64,6 +65,8 @@ class State:
     """Why this process cannot archive finished jobs, for errors that result from it."""
     recorder: ChangeRecorder | None = None
     """Notes what is changed; None: history is off."""
+    partition: Partition | None = None
+    """Which part of a queue with partitions it is."""
     has_moved = False
     """Whether a job that waits was replaced, so that it may have several entries in its lane."""
 

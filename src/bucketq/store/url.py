@@ -16,12 +16,17 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bucketq.clock import Clock
 from bucketq.errors import InvalidRequestError
+from bucketq.model.partitions import Partition, check_count
 from bucketq.store.base import ObjectStore
 from bucketq.store.memory import MemoryStore, shared_memory_store
+from bucketq.store.queue_folder import partition_key
 
+_PARTITIONS = "partitions"
+_MOST_DIGITS = 9
 _EXAMPLE = "write it like file:///srv/jobs/queue.json"
 _MEMORY_KEY = "queue.json"
 _MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]*")
@@ -37,7 +42,7 @@ class Location(Struct, frozen=True):
     ``url`` is the address in its canonical spelling, without secrets. ``is_lent`` means that the
     store belongs to the caller, which also closes it. ``scope`` says which processes can see the
     store: this one, those of this host, or others too. ``clock`` is the clock of its queues, if
-    that is not the system's.
+    that is not the system's. ``partition`` says which one it is, of a queue that has partitions.
     """
 
     store: ObjectStore
@@ -46,6 +51,16 @@ class Location(Struct, frozen=True):
     is_lent: bool = False
     scope: Literal["process", "host", "shared"] = "shared"
     clock: Clock | None = None
+    partition: Partition | None = None
+
+    def at_partition(self, index: int, count: int, queue: str) -> Location:
+        """Return where a partition of this queue is."""
+        return replace(
+            self,
+            key=partition_key(self.store.url, self.key, index),
+            url=f"{self.url} (partition {index})" if index else self.url,
+            partition=Partition(index, count, queue),
+        )
 
     @property
     def is_of_this_host(self) -> bool:
@@ -76,7 +91,34 @@ def open_store(
     ``cloud_options`` documents their options.
 
     With ``store``, that one is used, and ``url`` is the key of the queue's object in it.
+
+    An option ``partitions=8`` in any of them says that the queue has so many.
     """
+    plain, count = split_partitions(url)
+    location = _open(plain, store, credential_provider)
+    return location if count is None else replace(location, partition=Partition(0, count))
+
+
+def split_partitions(url: str) -> tuple[str, int | None]:
+    """Take the option ``partitions`` out of an address; None: it has none."""
+    address, mark, options = url.partition("?") if isinstance(url, str) else (url, "", "")
+    found = [each for each in options.split("&") if each.partition("=")[0] == _PARTITIONS]
+    if not found:
+        return url, None
+    text = found[0].partition("=")[2]
+    if len(found) > 1 or not text.isascii() or not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise InvalidRequestError(
+            "the option `partitions` of an address is a number, as in "
+            "file:///srv/jobs/queue.json?partitions=8"
+        )
+    check_count(int(text), address)
+    rest = "&".join(each for each in options.split("&") if each not in found)
+    return address + (mark + rest if rest else ""), int(text)
+
+
+def _open(
+    url: str, store: ObjectStore | None, credential_provider: CredentialProvider | None
+) -> Location:
     if store is not None:
         return _lent(store, url, credential_provider)
     parts = _split(url)
@@ -104,8 +146,8 @@ def open_store(
         )
     if "?" in url or "#" in url:
         raise InvalidRequestError(
-            f"a {parts.scheme}:// address takes no options, and this one has a '?' or '#' in it; "
-            "in a file name they are written %3F and %23"
+            f"a {parts.scheme}:// address takes no options but `partitions`, and this one has "
+            "a '?' or '#' in it; in a file name they are written %3F and %23"
         )
     return _open_file(parts) if parts.scheme == "file" else _open_memory(parts)
 

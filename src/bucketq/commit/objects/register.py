@@ -31,9 +31,9 @@ from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, rea
 from bucketq.commit.objects.pacing import Pacer
 from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.commit.objects.queue_segments import QueueSegments
+from bucketq.commit.objects.seen_object import SeenObject
 from bucketq.commit.objects.segment_sweep import NamedSegments, named_by
 from bucketq.errors import (
-    CorruptStateError,
     QueueNotFoundError,
     StoreRefusedError,
     SupersededError,
@@ -41,6 +41,7 @@ from bucketq.errors import (
 )
 from bucketq.model import settings
 from bucketq.model.indexes.cold_rows import SegmentPart
+from bucketq.model.partitions import Partition, compare, new_partition
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (
@@ -76,32 +77,34 @@ class Settled(Struct, frozen=True):
     document: Document
 
 
-class _Seen(Struct, frozen=True):
-    """The object when this register last knew it to be current."""
-
-    etag: str
-    incarnation: str
-    version: int
-    commit: str
-    first_line: bytes
-
-
 class Register:
     """A queue object that is read whole and replaced whole."""
 
-    def __init__(self, store: ObjectStore, key: str, where: str, clock: Clock) -> None:
-        """Make a register of the object ``key``; ``where`` is what messages call it."""
+    def __init__(
+        self,
+        store: ObjectStore,
+        key: str,
+        where: str,
+        clock: Clock,
+        partition: Partition | None = None,
+    ) -> None:
+        """Make a register of the object ``key``; ``where`` is what messages call it.
+
+        It must be the ``partition``; None: a queue without partitions.
+        """
         self._store = store
         self._key = key
         self.where = where
         self._clock = clock
+        self.partition = partition
+        """Which partition of a queue it is, and of which queue once that was read."""
         self.segments = QueueSegments(store, key, where, clock)
         """The segments of the queue."""
         self.history, self.side = QueueHistory(store, key, clock), SideFolder.of(store, key, clock)
         self.writer = ""
         """What the history calls this process: its user and host."""
         self._pacer = Pacer(store.write_interval_s)
-        self._seen: _Seen | None = None
+        self._seen: SeenObject | None = None
         self._expected_bytes = 0
         self._peeked: tuple[str, Heading] | None = None
         self._known_bytes = 0
@@ -122,7 +125,7 @@ class Register:
 
     def beside(self) -> Register:
         """Return another register of the same object, to read it while this one writes."""
-        other = Register(self._store, self._key, self.where, self._clock)
+        other = Register(self._store, self._key, self.where, self._clock, self.partition)
         other._seen, other._expected_bytes = self._seen, self._expected_bytes
         other.segments, other.history = self.segments, self.history
         return other
@@ -223,6 +226,7 @@ class Register:
             found = changed
         self._refuse_if_deleted(found)
         heading = read_heading(found.body, self.where)
+        self.partition = compare(heading.partition, self.partition, self.where)
         self._peeked = (found.etag, heading)
         return heading
 
@@ -310,7 +314,7 @@ class Register:
         self._know(etag, document.state, prepared)
 
     async def _read_back(
-        self, document: Document, prepared: Prepared, base: _Seen
+        self, document: Document, prepared: Prepared, base: SeenObject
     ) -> Document | None:
         """Read the object after a write: None if it is unchanged, ``document`` if it is ours."""
         trouble = self.trouble
@@ -326,6 +330,7 @@ class Register:
     async def _create(self) -> Document:
         state = State(incarnation=new_id(self._clock), created_at=self._clock.now())
         state.settings = settings.DEEP
+        self.partition = state.partition = new_partition(self.partition, state)
         document = Document(state)
         prepared = self.prepare(document)
         self.segments.attach(state)
@@ -376,41 +381,22 @@ class Register:
     def _know(self, etag: str, state: State, prepared: Prepared) -> None:
         self._expected_bytes = self._known_bytes = len(prepared.body)
         line = prepared.body[: prepared.body.index(b"\n")]
-        self._seen = _Seen(etag, state.incarnation, prepared.version, prepared.commit, line)
+        self._seen = SeenObject(etag, state.incarnation, prepared.version, prepared.commit, line)
 
-    def _take(self, found: StoredObject, seen: _Seen | None) -> Document:
+    def _take(self, found: StoredObject, seen: SeenObject | None) -> Document:
         """Decode what was read, and check it against what was known when the read began."""
         self._refuse_if_deleted(found)
         document = decode(found.body, self.where)
         state = document.state
+        self.partition = compare(state.partition, self.partition, self.where)
         line = found.body[: found.body.index(b"\n")]
-        now = _Seen(found.etag, state.incarnation, state.version, state.commits[-1], line)
+        now = SeenObject(found.etag, state.incarnation, state.version, state.commits[-1], line)
         if seen is not None:
-            self._compare(seen, now)
+            seen.compare(now, self.where)
         if self._seen is None or self._seen.version <= now.version:
             self._seen = now
         self.segments.attach(state)
         return document
-
-    def _compare(self, seen: _Seen, now: _Seen) -> None:
-        if now.incarnation != seen.incarnation:
-            message = (
-                f"{self.where} now holds another queue (incarnation {now.incarnation}, it was "
-                f"{seen.incarnation}): it was restored or created anew; connect again"
-            )
-            raise SupersededError(message)
-        if now.version < seen.version:
-            message = (
-                f"{self.where} was rolled back from version {seen.version} to {now.version}: "
-                "bring it back with `bucketq restore`, then connect again"
-            )
-            raise SupersededError(message)
-        if now.version == seen.version and now.first_line != seen.first_line:
-            message = (
-                f"{self.where} holds other content under version {now.version} than was "
-                "committed: something else writes this object; find out what before you continue"
-            )
-            raise CorruptStateError(message)
 
     def _refuse_if_deleted(self, found: StoredObject) -> None:
         if is_tombstone(found.body):

@@ -187,6 +187,8 @@ def configure(state: State, operation: Configure, _now: datetime) -> Settings:
                 "max_format cannot be 1 while the queue has limits, or jobs with a group; remove "
                 "the limits, and finish or cancel the jobs first"
             )
+        if state.partition is not None:
+            raise RejectedError("max_format cannot be 1 in a queue with partitions")
         state.requires.clear()  # ``changed`` has made sure that history is off.
         state.touch_head()
     if settings != state.settings:
