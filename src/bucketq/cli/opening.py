@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,15 +46,49 @@ async def open_queue(
 
 @asynccontextmanager
 async def open_object(url: str, timeout_s: float) -> AsyncIterator[QueueObject]:
-    """Open the object of a queue, for commands that work on the storage."""
+    """Open the object of a queue, for commands that work on the storage.
+
+    One of a queue with partitions must be named, as in ``queue.json?partition=3``.
+    """
+    from bucketq.errors import InvalidRequestError
+    from bucketq.store.url import split_partition
+
+    plain, index = split_partition(url)
+    async with open_partitions(plain, timeout_s) as targets:
+        if index is None and len(targets) > 1:
+            message = (
+                f"{url} has {len(targets)} partitions, and this works on one object: name it, "
+                f"from {plain}?partition=0 to {plain}?partition={len(targets) - 1}"
+            )
+            raise InvalidRequestError(message)
+        if index is not None and index >= len(targets):
+            raise InvalidRequestError(f"{plain} has no partition {index}")
+        yield targets[index or 0]
+
+
+@asynccontextmanager
+async def open_partitions(url: str, timeout_s: float) -> AsyncIterator[list[QueueObject]]:
+    """Open the object of a queue, and those of its other partitions."""
     from bucketq.admin import QueueObject
     from bucketq.clock import SystemClock
+    from bucketq.codec import read_heading
+    from bucketq.errors import BucketQError
     from bucketq.store.url import open_store
 
     check_timeout(timeout_s)
     location = open_store(url)
     try:
-        yield QueueObject(location.store, location.key, location.url, SystemClock(), timeout_s)
+        wanted, clock = location.partition, SystemClock()
+        first = QueueObject(location.store, location.key, location.url, clock, timeout_s)
+        found = await first.find()
+        with suppress(BucketQError):  # A damaged object is a matter of the command.
+            heading = None if found is None else read_heading(found.body, location.url)
+            wanted = wanted if heading is None else heading.partition
+        targets = [first]
+        for index in range(1, 0 if wanted is None else wanted.count):
+            part = location.at_partition(index, wanted.count if wanted else 0, "")
+            targets.append(QueueObject(part.store, part.key, part.url, clock, timeout_s))
+        yield targets
     finally:
         await location.store.close()
 

@@ -77,9 +77,14 @@ class TransportOnDemand:
 
 
 def open_client(
-    location: Location, arguments: ConnectArguments, clock: Clock, *, may_write: bool
+    location: Location,
+    arguments: ConnectArguments,
+    clock: Clock,
+    *,
+    may_write: bool,
+    register: Register,
 ) -> RemoteCommitter:
-    """Make the committer of a queue whose object this process can read.
+    """Make the committer of a queue whose object this process can read, with ``register``.
 
     Unless it ``may_write``, it neither writes directly nor starts a broker.
     """
@@ -93,7 +98,7 @@ def open_client(
 
     starts = may_write and location.is_of_this_host
     finder = ObjectFinder(
-        Register(location.store, location.key, location.url, clock),
+        register,
         transport,
         this_host(),
         create=arguments.create,

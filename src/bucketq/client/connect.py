@@ -25,12 +25,16 @@ from bucketq.client.connect_arguments import (
     Launch,
     Mode,
     local_committer,
+    own_register,
 )
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.base import Committer
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
+from bucketq.commit.objects.register import Register
+from bucketq.commit.partitioned.partitioned_committer import PartitionedCommitter
 from bucketq.errors import ClosedError, InvalidRequestError
+from bucketq.model.partitions import OtherPartitionsError
 from bucketq.queue.queue import Queue
 from bucketq.rpc.credentials import Tls, make_credentials
 from bucketq.store.base import ObjectStore
@@ -58,24 +62,57 @@ class UnopenedQueue(Generic[T]):
         async with AsyncExitStack() as stack:
             if isinstance(self._place, Location) and not self._place.is_lent:
                 stack.push_async_callback(self._place.store.close)
-            queue = Queue[T](
-                self._committer(),
-                self._clock,
-                payload_type=self._arguments.payload_type,
-                worker=self._arguments.worker,
-                timeout_s=self._arguments.timeout_s,
-            )
-            await stack.enter_async_context(queue)
+            queue = self._over(self._committer(self._partitions))
+            try:
+                await stack.enter_async_context(queue)
+            except OtherPartitionsError as error:
+                if self._partitions or not error.count:
+                    raise
+                queue = self._over(self._committer(error.count))
+                await stack.enter_async_context(queue)
             self._stack = stack.pop_all()
         self._process = os.getpid()
         return queue
 
-    def _committer(self) -> Committer:
-        """Choose how requests are committed."""
+    @property
+    def _partitions(self) -> int:
+        """How many partitions the address asks for; 0: it does not say, or the queue has none."""
+        place = self._place
+        if isinstance(place, str) or place.partition is None:
+            return 0
+        return place.partition.count
+
+    def _over(self, committer: Committer) -> Queue[T]:
+        return Queue(
+            committer,
+            self._clock,
+            payload_type=self._arguments.payload_type,
+            worker=self._arguments.worker,
+            timeout_s=self._arguments.timeout_s,
+        )
+
+    def _committer(self, partitions: int) -> Committer:
+        """Choose how requests are committed; 0 partitions: the queue has none."""
         place, arguments, clock = self._place, self._arguments, self._clock
         if isinstance(place, str):
             remote: Committer = _broker_client().open_remote(place, arguments, clock)
             return remote
+        if not partitions:
+            return self._committer_at(place, own_register(place, clock))
+        registers: list[Register] = []
+
+        def make(index: int) -> Committer:
+            known = registers[0].partition if registers else None
+            part = place.at_partition(index, partitions, "" if known is None else known.queue)
+            registers.append(own_register(part, clock))
+            return self._committer_at(part, registers[-1])
+
+        return PartitionedCommitter(
+            place.url, partitions, make, clock, timeout_s=arguments.timeout_s
+        )
+
+    def _committer_at(self, place: Location, register: Register) -> Committer:
+        arguments, clock = self._arguments, self._clock
         mode = arguments.mode
         if mode == "remote" and place.scope == "process":
             message = f"no broker can serve {place.url}, which only this process sees"
@@ -86,12 +123,12 @@ class UnopenedQueue(Generic[T]):
             mode = "direct"
         if mode in {"auto", "remote"}:
             client: Committer = _broker_client().open_client(
-                place, arguments, clock, may_write=mode == "auto"
+                place, arguments, clock, may_write=mode == "auto", register=register
             )
             return client
         if mode == "embedded":
-            return local_committer(GroupCommitter, place, arguments, clock)
-        return local_committer(DirectCommitter, place, arguments, clock)
+            return local_committer(GroupCommitter, place, arguments, clock, register)
+        return local_committer(DirectCommitter, place, arguments, clock, register)
 
     async def __aexit__(self, *error: object) -> None:
         """Commit pending requests, and close."""

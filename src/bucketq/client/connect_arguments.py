@@ -66,7 +66,13 @@ class ConnectArguments(NamedTuple):
             read_client(credentials.tls)
 
 
-def local_committer(kind: type[C], place: Location, arguments: ConnectArguments, clock: Clock) -> C:
+def local_committer(
+    kind: type[C],
+    place: Location,
+    arguments: ConnectArguments,
+    clock: Clock,
+    register: Register | None = None,
+) -> C:
     """Make a committer that writes the object from this process."""
     options: dict[str, Any] = {
         "timeout_s": arguments.timeout_s,
@@ -75,11 +81,11 @@ def local_committer(kind: type[C], place: Location, arguments: ConnectArguments,
     }
     if kind is DirectCommitter:
         options["fires_schedules"] = arguments.fires_schedules
-    return kind(own_register(place, clock), clock, **options)
+    return kind(register or own_register(place, clock), clock, **options)
 
 
 def own_register(place: Location, clock: Clock) -> Register:
     """Make a register whose commits the history ascribes to the user and host of this process."""
-    register = Register(place.store, place.key, place.url, clock)
+    register = Register(place.store, place.key, place.url, clock, place.partition)
     register.writer = writer_name()
     return register

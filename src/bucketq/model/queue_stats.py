@@ -34,6 +34,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     """The limits that let no job start at this moment; an older broker does not know."""
     held: dict[str, int] = {}
     """How many of the queued jobs of each kind wait for others; an older broker does not know."""
+    partitions: int = 0
+    """How many partitions were added up; 0: the queue has none."""
 
     @property
     def head_bytes(self) -> int:

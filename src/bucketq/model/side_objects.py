@@ -70,6 +70,9 @@ class StageObject(Operation, frozen=True):
     tries: int = 0
     """How often it was written under another name, which took too long; each try has twice the
     time of the one before."""
+    place: str = ""
+    """What decides in which partition its job is (``model.partitions``), for the client's own
+    committer; it is never sent."""
 
 
 class Staged(Struct, frozen=True):

@@ -4,15 +4,16 @@
 ``jobs/queue``. On a disk that is impossible, because ``jobs/queue`` is a file: there they lie
 under ``jobs/queue.d/``.
 
-A queue with partitions keeps those after the first under ``jobs/queue/partitions/``. Each has its
-own segments and history, and all share the archive and the large payloads of the queue.
+A queue with partitions keeps those after the first under ``jobs/queue/partitions/``, each in a
+folder: on a disk, writers of one folder wait for each other. Each has its own segments and history,
+and all share the archive and the large payloads of the queue.
 """
 
 from __future__ import annotations
 
 import re
 
-_PARTITION = re.compile(r"(.+/)partitions/partition-[0-9]{1,3}\.json")
+_PARTITION = re.compile(r"(.+/)partitions/[0-9]{1,3}/partition\.json")
 
 
 def folder_of(store_url: str, queue_key: str) -> str:
@@ -28,7 +29,7 @@ def partition_key(store_url: str, queue_key: str, index: int) -> str:
     """Return the key of a partition of a queue."""
     if not index:
         return queue_key
-    return f"{folder_of(store_url, queue_key)}partitions/partition-{index}.json"
+    return f"{folder_of(store_url, queue_key)}partitions/{index}/partition.json"
 
 
 def shared_folder_of(store_url: str, key: str) -> str:

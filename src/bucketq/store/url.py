@@ -25,7 +25,6 @@ from bucketq.store.base import ObjectStore
 from bucketq.store.memory import MemoryStore, shared_memory_store
 from bucketq.store.queue_folder import partition_key
 
-_PARTITIONS = "partitions"
 _MOST_DIGITS = 9
 _EXAMPLE = "write it like file:///srv/jobs/queue.json"
 _MEMORY_KEY = "queue.json"
@@ -101,17 +100,28 @@ def open_store(
 
 def split_partitions(url: str) -> tuple[str, int | None]:
     """Take the option ``partitions`` out of an address; None: it has none."""
+    plain, count = _split_number(url, "partitions")
+    if count is not None:
+        check_count(count, plain)
+    return plain, count
+
+
+def split_partition(url: str) -> tuple[str, int | None]:
+    """Take the option ``partition`` out of an address; None: it has none."""
+    return _split_number(url, "partition")
+
+
+def _split_number(url: str, name: str) -> tuple[str, int | None]:
     address, mark, options = url.partition("?") if isinstance(url, str) else (url, "", "")
-    found = [each for each in options.split("&") if each.partition("=")[0] == _PARTITIONS]
+    found = [each for each in options.split("&") if each.partition("=")[0] == name]
     if not found:
         return url, None
     text = found[0].partition("=")[2]
     if len(found) > 1 or not text.isascii() or not text.isdecimal() or len(text) > _MOST_DIGITS:
         raise InvalidRequestError(
-            "the option `partitions` of an address is a number, as in "
-            "file:///srv/jobs/queue.json?partitions=8"
+            f"the option `{name}` of an address is a number, as in "
+            f"file:///srv/jobs/queue.json?{name}=8"
         )
-    check_count(int(text), address)
     rest = "&".join(each for each in options.split("&") if each not in found)
     return address + (mark + rest if rest else ""), int(text)
 

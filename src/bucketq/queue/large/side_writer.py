@@ -19,6 +19,7 @@ from bucketq.errors import BucketQError, UnavailableError, UploadExpiredError
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import JobId
+from bucketq.model.partitions import place_of
 from bucketq.model.records import Encoding
 from bucketq.model.side_objects import (
     Content,
@@ -55,9 +56,10 @@ _TRIES = 4
 class Placed:
     """A payload or result that is to be pushed, and where it was written."""
 
-    def __init__(self, content: SideContent, job: str, what: Content) -> None:
-        """Place a content for a job."""
+    def __init__(self, content: SideContent, job: str, what: Content, place: str) -> None:
+        """Place a content for a job; ``place`` decides in which partition that is."""
         self.content = content
+        self.place = place
         self.job = job
         self.what = what
         self.object = ""
@@ -129,8 +131,10 @@ class SideWriter:
         is_sent = False
         places = [n for n, job in enumerate(done) if self.is_large(job.result, job.result_encoding)]
         placed = [
-            Placed(_decoded(done[n].result, done[n].result_encoding), done[n].job, "result")
-            for n in places
+            Placed(
+                _decoded(job.result, job.result_encoding), job.job, "result", f"lease={job.lease}"
+            )
+            for job in [done[n] for n in places]
         ]
 
         async def send_named(tries: int) -> Any:
@@ -169,8 +173,8 @@ class SideWriter:
         places = [n for n, job in enumerate(jobs) if n in files or self.is_large_job(job)]
         placed = [
             # A push that replaces the payload of another job does not know which one.
-            Placed(files.get(n) or _content(jobs[n]), _job_of(jobs[n]), "payload")
-            for n in places
+            Placed(files.get(n) or _content(job), _job_of(job), "payload", place_of(job))
+            for n, job in [(n, jobs[n]) for n in places]
         ]
 
         async def send_named(tries: int) -> tuple[str, ...]:
@@ -229,6 +233,7 @@ class SideWriter:
                 digest=content.digest,
                 nonce=self._sender.clock.entropy(_NONCE_BYTES).hex(),
                 tries=tries,
+                place=placed.place,
             )
         )
         self._inline_bytes = staged.inline_bytes

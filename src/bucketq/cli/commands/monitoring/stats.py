@@ -52,8 +52,9 @@ async def run(out: Output, url: Url) -> None:
         print(_waiting_for_archive(totals["done"]))
     if found.broker is not None and found.broker.address:
         print(f"broker: {found.broker.address}, epoch {found.broker.epoch}")
+    parts = f"{counted(found.partitions, 'partition')}, " if found.partitions else ""
     print(
-        f"version {found.version:,}, {_size(found)}, {counted(found.keys, 'key')}, "
+        f"{parts}version {found.version:,}, {_size(found)}, {counted(found.keys, 'key')}, "
         f"{counted(found.sessions, 'session')}"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from bucketq import admin
-from bucketq.cli.opening import open_object
+from bucketq.cli.opening import open_partitions
 from bucketq.cli.parameters import Url, Yes, option
 from bucketq.cli.terminal.output import Output, counted, counted_jobs, moment, plain, size
 from bucketq.cli.terminal.user_input import confirmed
@@ -33,17 +33,21 @@ async def run(
         bucketq delete file:///srv/jobs/queue.json
         bucketq delete file:///srv/jobs/queue.json --archive --yes
     """
-    async with open_object(url, out.timeout_s) as target:
+    async with open_partitions(url, out.timeout_s) as (target, *others):
+        seen = await target.read()
+        more_objects = f" and {counted(len(others), 'other partition')}" if others else ""
         for left in reversed(range(_TRIES)):
-            seen = await target.read()
-            what = f"delete {target.url}: {_describe(seen.body, target.url)}"
+            what = f"delete {target.url}{more_objects}: {_describe(seen.body, target.url)}"
             if not yes and not confirmed(out, what):
                 return 1
+            for other in others:  # First, because this object says how many there are.
+                await _delete_partition(other, archive=archive)
             try:
                 deleted = await admin.delete(target, seen, archive=archive)
             except admin.ChangedMeanwhileError:
                 if not yes or not left:
                     raise
+                seen = await target.read()
             else:
                 break
     more = [counted(deleted.segments, "segment")] if deleted.segments else []
@@ -54,6 +58,19 @@ async def run(
         {"deleted": target.url} | plain(deleted),
     )
     return 0
+
+
+async def _delete_partition(target: admin.QueueObject, *, archive: bool) -> None:
+    """Delete a partition whatever it holds, if it is there."""
+    for left in reversed(range(_TRIES)):
+        seen = await target.find()
+        if seen is None:
+            return
+        try:
+            await admin.delete(target, seen, archive=archive)
+        except admin.ChangedMeanwhileError:
+            if not left:
+                raise
 
 
 def _describe(body: bytes, url: str) -> str:

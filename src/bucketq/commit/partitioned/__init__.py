@@ -1,0 +1,1 @@
+"""Queues with partitions: one committer over those of the partitions."""

@@ -1,0 +1,90 @@
+"""Puts the answers of all partitions of a queue together: counts are added up, lists joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from operator import attrgetter
+
+from bucketq.model.audit_records import AuditRecord
+from bucketq.model.job_batches import BatchRecord
+from bucketq.model.limits import EVERY_GROUP, LimitInfo, group_target
+from bucketq.model.operations import Snapshot
+from bucketq.model.queue_stats import Stats
+
+_SAME = timedelta(minutes=1)
+"""How far apart the entries may be that one action of an operator has left in all partitions."""
+
+
+def add_stats(parts: Sequence[Stats]) -> Stats:
+    """Add up what partitions hold; the broker and the incarnation are those of the first."""
+    counts: dict[str, dict[str, int]] = {}
+    held: dict[str, int] = {}
+    for part in parts:
+        for kind, by_status in part.counts.items():
+            into = counts.setdefault(kind, {})
+            for status, count in by_status.items():
+                into[status] = into.get(status, 0) + count
+        for kind, count in part.held.items():
+            held[kind] = held.get(kind, 0) + count
+    ages = [part.oldest_queued_s for part in parts if part.oldest_queued_s is not None]
+    return Stats(
+        version=sum(part.version for part in parts),
+        counts=counts,
+        oldest_queued_s=max(ages, default=None),
+        bytes=sum(part.bytes for part in parts),
+        paused=any(part.paused for part in parts),
+        paused_kinds=tuple(dict.fromkeys(kind for part in parts for kind in part.paused_kinds)),
+        broker=parts[0].broker,
+        keys=sum(part.keys for part in parts),
+        sessions=max(part.sessions for part in parts),
+        incarnation=parts[0].incarnation,
+        segments=sum(part.segments for part in parts),
+        segment_bytes=sum(part.segment_bytes for part in parts),
+        limited=tuple(limit for part in parts for limit in part.limited),
+        held=held,
+        partitions=len(parts),
+    )
+
+
+def join_snapshots(parts: Sequence[Snapshot]) -> Snapshot:
+    """Join what partitions hold, each at a version of its own."""
+    first = parts[0]
+    return Snapshot(
+        version=sum(part.version for part in parts),
+        incarnation=first.incarnation,
+        at=max(part.at for part in parts),
+        settings=first.settings,
+        paused=first.paused,
+        paused_kinds=first.paused_kinds,
+        jobs=tuple(job for part in parts for job in part.jobs),
+    )
+
+
+def join_limits(parts: Sequence[Sequence[LimitInfo]]) -> tuple[LimitInfo, ...]:
+    """Join limits of groups; that of every group is in all partitions."""
+    every = group_target(EVERY_GROUP)
+    return tuple(
+        limit
+        for index, part in enumerate(parts)
+        for limit in part
+        if index == 0 or limit.target != every or limit.active is not None
+    )
+
+
+def join_batches(parts: Sequence[Sequence[BatchRecord]]) -> tuple[BatchRecord, ...]:
+    """Join batches, in the order of their opening."""
+    return tuple(sorted((row for part in parts for row in part), key=attrgetter("opened_at", "id")))
+
+
+def join_audits(parts: Sequence[Sequence[AuditRecord]], limit: int) -> tuple[AuditRecord, ...]:
+    """Join what operators did, oldest first; what was done to all partitions is one entry."""
+    rows: list[AuditRecord] = []
+    latest: dict[tuple[object, ...], AuditRecord] = {}
+    for row in sorted((row for part in parts for row in part), key=attrgetter("at")):
+        name = (row.action, row.by, row.about)
+        known = latest.get(name)
+        if known is None or row.at - known.at > _SAME:
+            latest[name] = row
+            rows.append(row)
+    return tuple(rows[-limit:] if limit else rows)
