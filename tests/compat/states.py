@@ -31,6 +31,7 @@ from tests.compat.golden_file import Golden
 from tests.compat.limit_rows import limited
 from tests.compat.linked_rows import linked
 from tests.compat.operator_rows import operated
+from tests.compat.partition_rows import partitioned
 from tests.compat.pushed_jobs import PUSH
 from tests.compat.running_jobs import progress, snoozed, tls
 from tests.compat.schedule_rows import SCHEDULES, add_schedules
@@ -442,4 +443,5 @@ FILES = {
     "adopted": Golden(adopted, "commit-1", 2),
     "limited": Golden(limited, "commit-1", 2),
     "linked": Golden(linked, "commit-1", 2),
+    "partitioned": Golden(partitioned, "commit-1", 2),
 }

@@ -22,7 +22,8 @@ from bucketq.commit.objects.register import Register
 from bucketq.model import settings
 from bucketq.rpc.address import this_host
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
-from bucketq.store.url import open_store
+from bucketq.store.base import ObjectStore
+from bucketq.store.url import Location, open_store
 from tests.environ import ROOT, child_path
 
 NAME = "queue"
@@ -77,14 +78,26 @@ class Brokers:
 async def _serve(url: str, name: str, spill_bytes: str) -> Server:
     settings.DEEP = replace(settings.DEEP, spill_bytes=int(spill_bytes))
     transport, clock, location = GrpcTransport(), SystemClock(), open_store(url)
-    register = Register(location.store, location.key, location.url, clock)
-    archive = ArchiveWriter(location.store, Layout.of(location.store.url, location.key))
-    broker = Broker(register, clock, transport, archive=archive)
     server = Server(transport, clock, this_host())
-    server.add(name, broker)
+    places = [location]
+    if location.partition is not None:
+        first = Register(*_place(location), clock, location.partition)
+        queue = (await first.open(create=True)).state.incarnation
+        count = location.partition.count
+        places += [location.at_partition(n, count, queue) for n in range(1, count)]
+    for index, place in enumerate(places):
+        register = Register(*_place(place), clock, place.partition)
+        archive = ArchiveWriter(place.store, Layout.of(place.store.url, place.key))
+        broker = Broker(register, clock, transport, archive=archive)
+        server.add(f"{name}/{index}" if index else name, broker)
     await server.start("127.0.0.1:0")
-    await broker.leading.wait()
+    for broker in server.brokers.values():
+        await broker.leading.wait()
     return server
+
+
+def _place(location: Location) -> tuple[ObjectStore, str, str]:
+    return location.store, location.key, location.url
 
 
 async def _main() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bucketq import Queue
+from tests.contract.across_partitions import reason_of
 from tests.contract.brokers import Brokers
 from tests.contract.places import PLACES, Place
 
@@ -21,7 +22,10 @@ def brokers() -> Iterator[Brokers]:
     several.close()
 
 
-_ONE_MORE = {"direct-memory", "embedded-file", "remote-file"}
+_ONE_MORE = {
+    *("direct-memory", "embedded-file", "remote-file"),
+    *("one-partition", "four-partitions", "four-direct", "four-remote"),
+}
 """Places of full runs only: the others have each way to commit and each store, if not each pair of
 them. What differs in ``remote-file`` from ``address-file`` is how the broker is found, which
 ``tests/integration/test_brokers.py`` and ``tests/security`` do in every run."""
@@ -35,6 +39,9 @@ def _places() -> list[pytest.ParameterSet]:
 @pytest.fixture(params=_places())
 def place(request: pytest.FixtureRequest, tmp_path: Path, brokers: Brokers) -> Iterator[Place]:
     """The address of a queue that does not exist yet."""
+    name = request.function.__name__
+    if request.param.startswith("four-") and (reason := reason_of(request.module.__name__, name)):
+        pytest.skip(reason)
     chosen = PLACES[request.param](tmp_path, brokers)
     yield chosen
     brokers.stop(chosen.url)

@@ -82,8 +82,8 @@ class AddressPlace(ServedPlace):
         return f"bucketq://{self.brokers.serve('memory://another')}/not-served"
 
 
-def in_memory(mode: Mode) -> Place:
-    return Place(f"memory://contract-{next(_numbers)}", mode)
+def in_memory(mode: Mode, options: str = "") -> Place:
+    return Place(f"memory://contract-{next(_numbers)}{options}", mode)
 
 
 def in_a_file(folder: Path) -> str:
@@ -98,4 +98,10 @@ PLACES: dict[str, Callable[[Path, Brokers], Place]] = {
     "auto-file": lambda folder, _: Place(in_a_file(folder), "auto"),
     "remote-file": lambda folder, brokers: ServedPlace(in_a_file(folder), "remote", brokers),
     "address-file": lambda folder, brokers: AddressPlace(in_a_file(folder), "auto", brokers),
+    "one-partition": lambda _folder, _brokers: in_memory("embedded", "?partitions=1"),
+    "four-partitions": lambda _folder, _brokers: in_memory("embedded", "?partitions=4"),
+    "four-direct": lambda folder, _: Place(in_a_file(folder) + "?partitions=4", "direct"),
+    "four-remote": lambda folder, brokers: AddressPlace(
+        in_a_file(folder) + "?partitions=4", "auto", brokers
+    ),
 }

@@ -177,7 +177,13 @@ class Broker:
             version=version,
             commit_age_s=age_s,
             leader=address,
+            partitions=self._partitions,
         )
+
+    @property
+    def _partitions(self) -> int:
+        partition = self._register.partition
+        return 0 if partition is None else partition.count
 
     async def run(self, identity: Identity) -> None:
         """Stand by and lead, in turn, until it is retired.
@@ -269,6 +275,12 @@ class Broker:
         if hello.broker and hello.broker != identity.id:
             message = f"this is broker {identity.id}, not {hello.broker}: look the queue up again"
             raise SupersededError(message)
+        if hello.partitions != self._partitions:
+            message = (
+                f"{self.where} has {self._partitions or 'no'} partitions, and the client expects "
+                f"{hello.partitions or 'none'}: connect again, with a bucketq that knows partitions"
+            )
+            raise InvalidRequestError(message)
         welcome = Welcome(
             incarnation=self.incarnation,
             broker=identity.id,

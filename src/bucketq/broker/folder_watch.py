@@ -33,7 +33,8 @@ _DIGEST_LENGTH = 8
 
 
 class _Served(NamedTuple):
-    name: str
+    names: list[str]
+    """The queue, and its further partitions if it has any."""
     queue: FoundQueue
     store: ObjectStore
 
@@ -45,10 +46,13 @@ class FolderWatch:
         self,
         folder: QueueFolder,
         server: Server,
-        make: Callable[[Location], Awaitable[Broker]],
+        make: Callable[[Location], Awaitable[list[Broker]]],
         clock: Clock,
     ) -> None:
-        """Watch a folder; ``make`` makes the broker of a queue, or raises a ``BucketQError``."""
+        """Watch a folder; ``make`` makes the broker of a queue, or raises a ``BucketQError``.
+
+        Of a queue with partitions it makes one for each.
+        """
         self._folder = folder
         self._server = server
         self._make = make
@@ -65,11 +69,13 @@ class FolderWatch:
         """
         found = {each.path: each for each in await self._folder.find()}
         for path, served in list(self._served.items()):
-            if path not in found or self._server.brokers[served.name].failure is not None:
+            brokers = [self._server.brokers[name] for name in served.names]
+            if path not in found or any(broker.failure is not None for broker in brokers):
                 del self._served[path]
                 if path in found:
                     self._refused[path] = served.queue
-                await self._server.remove(served.name)
+                for name in served.names:
+                    await self._server.remove(name)
                 await served.store.close()
         for path, queue in found.items():
             known = self._refused.get(path)
@@ -94,14 +100,17 @@ class FolderWatch:
 
     async def _serve(self, queue: FoundQueue) -> None:
         name, location = _name(queue.name), open_store(queue.url)
+        names: list[str] = []
         try:
-            self._server.add(name, await self._make(location))
+            for index, broker in enumerate(await self._make(location)):
+                names.append(f"{name}/{index}" if index else name)
+                self._server.add(names[-1], broker)
         except BucketQError as error:
             self._refused[queue.path] = queue
             _log.error("%s; the other queues are still served", error)
             await location.store.close()
         else:
-            self._served[queue.path] = _Served(name, queue, location.store)
+            self._served[queue.path] = _Served(names, queue, location.store)
             self._refused.pop(queue.path, None)
 
 

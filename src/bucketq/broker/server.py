@@ -26,7 +26,8 @@ HAND_OVER_S = 2.0
 """How often a server hands a queue over: its clients wait about a second for the next broker."""
 _UNEVEN = 2
 """A hand-over then leaves the other server with no more queues than this one."""
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}(?:/[0-9]{1,3})?")
+"""The name of a queue; of a partition after the first, with a slash and its number."""
 
 
 class Server:
@@ -41,6 +42,7 @@ class Server:
         """The brokers, by the names of their queues."""
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._is_sharing = False
+        self._stays = False
         self._next_hand_over_s = 0.0
         self._handing_over: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
@@ -69,9 +71,18 @@ class Server:
         await broker.retire()
         await _end([self._lives.pop(name)])
 
-    def share(self) -> None:
-        """Share queues evenly with other servers; go on without any, for others may be added."""
+    def share(self, *, stays: bool = True) -> None:
+        """Share queues evenly with other servers.
+
+        If it ``stays``, it goes on without any, for others may be added.
+        """
         self._is_sharing = True
+        self._stays = self._stays or stays
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of the queues, without those of further partitions."""
+        return [name for name in self.brokers if "/" not in name]
 
     def count_led(self) -> int:
         """Return how many queues it leads."""
@@ -117,7 +128,7 @@ class Server:
 
     async def until_over(self) -> None:
         """Wait until all brokers have failed, and raise why."""
-        if self._is_sharing:
+        if self._stays:
             await asyncio.Event().wait()
         elif self._lives:
             await asyncio.wait(self._lives.values())
@@ -131,7 +142,7 @@ class Server:
                     life.result()
 
     def _is_over(self) -> bool:
-        return not self._is_sharing and all(life.done() for life in self._lives.values())
+        return not self._stays and all(life.done() for life in self._lives.values())
 
     def idle_s(self, now_s: float) -> float:
         """Return for how long no queue has had a client."""
@@ -175,7 +186,12 @@ class Server:
         return self._find(hello.queue, hello.incarnation).accept_connection(hello, send)
 
     def _find(self, name: str, incarnation: str) -> Broker:
-        candidates = list(self.brokers.values())
+        queues = self.queues
+        candidates = [self.brokers[known] for known in queues]
+        if incarnation:
+            candidates = list(self.brokers.values())
+        if name.startswith("/") and len(queues) == 1:
+            name = queues[0] + name  # A partition of the only queue.
         if name:
             candidates = [broker for known, broker in self.brokers.items() if known == name]
         if incarnation:
@@ -185,7 +201,7 @@ class Server:
                 message = f"the queue is not served any more: {candidates[0].failure}"
                 raise QueueNotFoundError(message)
             return candidates[0]
-        known = ", ".join(sorted(self.brokers))
+        known = ", ".join(sorted(queues))
         if candidates:
             message = f"several queues are served at {self.address}: name one of {known}"
         else:

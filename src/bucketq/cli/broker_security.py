@@ -66,7 +66,7 @@ async def check_token_required(
     url = location.url
     try:
         async with asyncio.timeout(timeout_s):
-            register = Register(location.store, location.key, url, clock)
+            register = Register(location.store, location.key, url, clock, location.partition)
             if (await register.open(create=False)).state.settings.require_token:
                 return
         problem = "requires no token: "

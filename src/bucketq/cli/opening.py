@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -11,7 +12,12 @@ from bucketq.cli.parsing import check_timeout
 
 if TYPE_CHECKING:
     from bucketq.admin import QueueObject
+    from bucketq.clock import Clock
     from bucketq.queue.queue import Queue
+    from bucketq.store.url import Location
+
+_READ_S = 2.0
+"""How long to wait for an object that says how many partitions a queue has."""
 
 
 @asynccontextmanager
@@ -91,6 +97,32 @@ async def open_partitions(url: str, timeout_s: float) -> AsyncIterator[list[Queu
         yield targets
     finally:
         await location.store.close()
+
+
+async def partitions_at(location: Location, clock: Clock, timeout_s: float) -> list[Location]:
+    """Return where the partitions of a queue are; of a queue without any, where it is itself.
+
+    If the object cannot be read soon, the address decides.
+    """
+    from bucketq.commit.objects.register import Register
+    from bucketq.errors import BucketQError
+    from bucketq.model.partitions import OtherPartitionsError
+    from bucketq.store.base import ObjectMissingError
+
+    wanted = location.partition
+    try:
+        async with asyncio.timeout(min(timeout_s, _READ_S)):
+            register = Register(location.store, location.key, location.url, clock, wanted)
+            await register.peek()
+    except OtherPartitionsError as error:
+        if wanted is not None or not error.count:
+            raise
+        return [location.at_partition(index, error.count, "") for index in range(error.count)]
+    except (BucketQError, ObjectMissingError, TimeoutError):
+        pass  # Its broker reports what is wrong.
+    if wanted is None:
+        return [location]
+    return [location.at_partition(index, wanted.count, "") for index in range(wanted.count)]
 
 
 def address_of(target: str) -> str:

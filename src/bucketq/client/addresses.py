@@ -11,6 +11,7 @@ from bucketq.client.client_connection import ClientConnection
 from bucketq.client.discovery import FOLLOW_S, OPEN_S, NotYetError, unless_replaced
 from bucketq.commit.base import Committer
 from bucketq.errors import AccessDeniedError, QueueNotFoundError, SupersededError
+from bucketq.model.partitions import OtherPartitionsError
 from bucketq.rpc.address import SECURE, secured
 from bucketq.rpc.messages import Hello, Ping, Pong
 from bucketq.rpc.transport import (
@@ -27,14 +28,21 @@ class AddressFinder:
     """Finds the broker of a queue among some addresses, without access to its object."""
 
     def __init__(
-        self, addresses: tuple[str, ...], queue: str, transport: Transport, client: str
+        self,
+        addresses: tuple[str, ...],
+        queue: str,
+        transport: Transport,
+        client: str,
+        partitions: int = 0,
     ) -> None:
+        """Find the broker of a queue, or of a partition; ``partitions`` is how many it has."""
         self._addresses = addresses
         self._is_secure = any(address.startswith(SECURE) for address in addresses)
         self._queue = queue
         self._where = f"bucketq://{','.join(addresses)}/{queue}"
         self._transport = transport
         self._client = client
+        self._partitions = partitions
         self._incarnation = ""
 
     async def find(self) -> Committer:
@@ -42,6 +50,8 @@ class AddressFinder:
         found: dict[str, Pong | ConnectionLostError] = {}
         async with aclosing(self._ask_all()) as answers:
             async for address, answer in answers:
+                if isinstance(answer, Pong):
+                    self._check_partitions(address, answer)
                 if isinstance(answer, Pong) and answer.role == "leading":
                     self._check_incarnation(address, answer)
                     return await self._converse(address, answer)
@@ -131,6 +141,14 @@ class AddressFinder:
         """Name the queue if it has a name: the answer shows if another queue has replaced it."""
         return Ping(queue=self._queue, incarnation="" if self._queue else self._incarnation)
 
+    def _check_partitions(self, address: str, pong: Pong) -> None:
+        if pong.partitions != self._partitions:
+            message = (
+                f"the queue at {address} has {pong.partitions or 'no'} partitions, and "
+                f"{self._partitions or 'none'} are asked for"
+            )
+            raise OtherPartitionsError(message, pong.partitions)
+
     def _check_incarnation(self, address: str, pong: Pong) -> None:
         if self._incarnation and pong.incarnation != self._incarnation:
             message = (
@@ -141,7 +159,7 @@ class AddressFinder:
 
     async def _refuse_unknown(self) -> None:
         """Raise ``QueueNotFoundError`` if brokers answer and none of them knows the queue."""
-        hello = Hello(queue=self._queue, client=self._client)
+        hello = Hello(queue=self._queue, client=self._client, partitions=self._partitions)
         unknown: QueueNotFoundError | None = None
         for address in self._addresses:
             try:
@@ -162,6 +180,7 @@ class AddressFinder:
             incarnation=self._incarnation,
             broker=pong.broker,
             client=self._client,
+            partitions=self._partitions,
         )
         try:
             wire = await self._transport.open(address, hello, OPEN_S)

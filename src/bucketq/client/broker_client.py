@@ -28,6 +28,7 @@ from bucketq.clock import Clock
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
+from bucketq.model.partitions import Partition
 from bucketq.rpc.address import secured, split_address, this_host
 from bucketq.rpc.credentials import Credentials
 from bucketq.rpc.messages import Hello, Ping, Pong
@@ -111,15 +112,21 @@ def open_client(
     return RemoteCommitter(finder, location.url, clock, timeout_s=arguments.timeout_s)
 
 
-def open_remote(url: str, arguments: ConnectArguments, clock: Clock) -> RemoteCommitter:
+def open_remote(
+    url: str, arguments: ConnectArguments, clock: Clock, partition: Partition | None = None
+) -> RemoteCommitter:
     """Make a committer without access to the object: ``bucketq://host:port[,…]/queue``."""
     addresses, queue = parse_address(url)
     credentials = arguments.credentials
     is_secure = url.startswith(_SECURE_SCHEME) or credentials.tls is not None
     dialled = tuple(secured(address, tls=is_secure) for address in addresses)
     transport = _grpc(credentials, clock)
-    finder = AddressFinder(dialled, queue, transport, arguments.worker)
-    return RemoteCommitter(finder, url, clock, timeout_s=arguments.timeout_s)
+    where = url
+    if partition is not None and partition.index:
+        queue, where = f"{queue}/{partition.index}", f"{url} (partition {partition.index})"
+    count = 0 if partition is None else partition.count
+    finder = AddressFinder(dialled, queue, transport, arguments.worker, count)
+    return RemoteCommitter(finder, where, clock, timeout_s=arguments.timeout_s)
 
 
 def parse_address(url: str) -> tuple[tuple[str, ...], str]:
@@ -152,9 +159,10 @@ def _launcher(
 ) -> Launcher | None:
     if launch == "never":
         return None
-    lock = HostLock(location.url)
     if launch == "spawn":
-        return SpawnLauncher(location.url, lock, _IDLE_EXIT_S)
+        url = location.queue_url or location.url  # It serves all partitions.
+        return SpawnLauncher(url, HostLock(url), _IDLE_EXIT_S)
+    lock = HostLock(location.url)
     from bucketq.archive.archive_layout import Layout  # noqa: PLC0415 - see above
     from bucketq.archive.writer import ArchiveWriter  # noqa: PLC0415
     from bucketq.broker.broker import Broker  # noqa: PLC0415

@@ -34,11 +34,11 @@ from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.partitioned.partitioned_committer import PartitionedCommitter
 from bucketq.errors import ClosedError, InvalidRequestError
-from bucketq.model.partitions import OtherPartitionsError
+from bucketq.model.partitions import OtherPartitionsError, Partition
 from bucketq.queue.queue import Queue
 from bucketq.rpc.credentials import Tls, make_credentials
 from bucketq.store.base import ObjectStore
-from bucketq.store.url import CredentialProvider, Location, open_store
+from bucketq.store.url import CredentialProvider, Location, open_store, split_partitions
 
 T = TypeVar("T")
 
@@ -46,8 +46,18 @@ T = TypeVar("T")
 class UnopenedQueue(Generic[T]):
     """A queue that is about to be opened: ``async with connect(url) as queue``."""
 
-    def __init__(self, place: Location | str, arguments: ConnectArguments, clock: Clock) -> None:
-        """Keep what is needed to open it: a location, or the addresses of brokers."""
+    def __init__(
+        self,
+        place: Location | str,
+        arguments: ConnectArguments,
+        clock: Clock,
+        asked: Partition | None = None,
+    ) -> None:
+        """Keep what is needed to open it: a location, or the addresses of brokers.
+
+        ``asked`` says how many partitions the latter ask for.
+        """
+        self._asked = asked
         self._place = place
         self._arguments = arguments
         self._clock = clock
@@ -77,10 +87,8 @@ class UnopenedQueue(Generic[T]):
     @property
     def _partitions(self) -> int:
         """How many partitions the address asks for; 0: it does not say, or the queue has none."""
-        place = self._place
-        if isinstance(place, str) or place.partition is None:
-            return 0
-        return place.partition.count
+        partition = self._asked if isinstance(self._place, str) else self._place.partition
+        return 0 if partition is None else partition.count
 
     def _over(self, committer: Committer) -> Queue[T]:
         return Queue(
@@ -94,22 +102,25 @@ class UnopenedQueue(Generic[T]):
     def _committer(self, partitions: int) -> Committer:
         """Choose how requests are committed; 0 partitions: the queue has none."""
         place, arguments, clock = self._place, self._arguments, self._clock
-        if isinstance(place, str):
-            remote: Committer = _broker_client().open_remote(place, arguments, clock)
-            return remote
-        if not partitions:
-            return self._committer_at(place, own_register(place, clock))
         registers: list[Register] = []
 
         def make(index: int) -> Committer:
+            if isinstance(place, str):
+                part_of = Partition(index, partitions) if partitions else None
+                remote: Committer
+                remote = _broker_client().open_remote(place, arguments, clock, part_of)
+                return remote
+            if not partitions:
+                return self._committer_at(place, own_register(place, clock))
             known = registers[0].partition if registers else None
             part = place.at_partition(index, partitions, "" if known is None else known.queue)
             registers.append(own_register(part, clock))
             return self._committer_at(part, registers[-1])
 
-        return PartitionedCommitter(
-            place.url, partitions, make, clock, timeout_s=arguments.timeout_s
-        )
+        if not partitions:
+            return make(0)
+        where = place if isinstance(place, str) else place.url
+        return PartitionedCommitter(where, partitions, make, clock, timeout_s=arguments.timeout_s)
 
     def _committer_at(self, place: Location, register: Register) -> Committer:
         arguments, clock = self._arguments, self._clock
@@ -198,7 +209,7 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
         url: ``s3://bucket/key``, ``gs://bucket/key``, ``az://container/key``,
             ``file:///path/queue.json`` or ``memory://name``; or, for clients that have no
             access to the bucket, ``bucketq://host:port[,host:port]/queue``, and ``bucketqs://``
-            for brokers that speak TLS.
+            for brokers that speak TLS. ``?partitions=8`` creates a queue that is spread.
         payload_type: What payloads are: a dataclass, a msgspec Struct, a pydantic model, or any
             type that msgspec decodes. Left out, payloads are plain JSON values or bytes.
         mode: ``auto`` uses the queue's broker; if there is none, it starts one or writes directly,
@@ -239,8 +250,10 @@ def connect(  # noqa: PLR0913 - each is an option that its user names
         if mode not in {"auto", "remote"}:
             message = f"{url} leads to a broker, so mode {mode!r} is impossible"
             raise InvalidRequestError(message)
-        _broker_client().parse_address(url)
-        return UnopenedQueue(url, arguments, SystemClock())
+        plain, count = split_partitions(url)
+        _broker_client().parse_address(plain)
+        asked = None if count is None else Partition(0, count)
+        return UnopenedQueue(plain, arguments, SystemClock(), asked)
     location = open_store(url, store=store, credential_provider=credential_provider)
     return UnopenedQueue(location, arguments, location.clock or SystemClock())
 

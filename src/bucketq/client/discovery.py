@@ -253,7 +253,13 @@ class ObjectFinder:
         return heading
 
     async def _converse(self, record: BrokerRecord, incarnation: str) -> Committer:
-        hello = Hello(incarnation=incarnation, broker=record.id, client=self._client)
+        partition = self._register.partition
+        hello = Hello(
+            incarnation=incarnation,
+            broker=record.id,
+            client=self._client,
+            partitions=0 if partition is None else partition.count,
+        )
         try:
             address = secured(record.address, tls=record.tls)
             wire = await self._transport.open(address, hello, OPEN_S)

@@ -1,8 +1,9 @@
 """The ``Committer`` protocol: all that a queue needs in order to change its object.
 
-There are four committers. ``DirectCommitter`` writes each request by itself, ``GroupCommitter``
+There are five committers. ``DirectCommitter`` writes each request by itself, ``GroupCommitter``
 writes the requests of all callers of this process together, a broker's ``Leader`` does the same for
-its clients, and ``RemoteCommitter`` sends requests to the committer that it finds.
+its clients, ``RemoteCommitter`` sends requests to the committer that it finds, and
+``PartitionedCommitter`` to those of the partitions of a queue.
 """
 
 from __future__ import annotations

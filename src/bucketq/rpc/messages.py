@@ -125,6 +125,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     """A name for the client, for logs."""
     token_id: str = ""
     """The id of the token that the client shows once the broker has proved itself; or empty."""
+    partitions: int = 0
+    """How many partitions the client knows the queue to have; 0: none."""
     nonce: bytes = b""
     """Random bytes, drawn for this connection, that the proof must cover."""
     token: str = ""
@@ -212,3 +214,5 @@ class Pong(Struct, frozen=True, kw_only=True):
     """How long its write in flight has had no answer; large if the storage is slow."""
     leader: str = ""
     """The address of the broker that leads, if it is known."""
+    partitions: int = 0
+    """How many partitions the queue has; 0: none."""

@@ -51,6 +51,8 @@ class Location(Struct, frozen=True):
     scope: Literal["process", "host", "shared"] = "shared"
     clock: Clock | None = None
     partition: Partition | None = None
+    queue_url: str = ""
+    """The address of the queue, if this is one of its partitions."""
 
     def at_partition(self, index: int, count: int, queue: str) -> Location:
         """Return where a partition of this queue is."""
@@ -59,6 +61,7 @@ class Location(Struct, frozen=True):
             key=partition_key(self.store.url, self.key, index),
             url=f"{self.url} (partition {index})" if index else self.url,
             partition=Partition(index, count, queue),
+            queue_url=self.url,
         )
 
     @property

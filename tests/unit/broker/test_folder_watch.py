@@ -54,11 +54,11 @@ class Street(Land):
         server = Server(self.network.host(host), self.clock, host)
         server.share()
 
-        async def make(location: Location) -> Broker:
+        async def make(location: Location) -> list[Broker]:
             if location.key in self.refused:
                 raise RejectedError(f"{location.url} is refused")
             register = Register(location.store, location.key, location.url, self.clock)
-            return Broker(
+            broker = Broker(
                 register,
                 self.clock,
                 self.network.host(host),
@@ -67,6 +67,7 @@ class Street(Land):
                 count_led=server.count_led,
                 **options,
             )
+            return [broker]
 
         return server, FolderWatch(QueueFolder(FOLDER), server, make, self.clock)
 

@@ -37,8 +37,13 @@ def divide_jobs(request: Request, count: int) -> Parts:
     """Divide the jobs of a push by partition; their made ids name it."""
     made = made_by(request.session, request.number)
     parts: Parts = {}
+    indexes: dict[str, int] = {}
     for place, job in enumerate(cast("Push", request.operation).jobs):
-        index = partition_at(place_of(job), count)
+        decisive = place_of(job)
+        # A job of the same push that it waits for may be in another partition than its id says.
+        known = indexes.get(decisive.removeprefix("id="))
+        index = partition_at(decisive, count) if known is None else known
+        indexes[job.id] = index
         _check_links(job, index, count)
         placed = job
         if home_of(job.id, count) != index and is_made_by(made, job.id):

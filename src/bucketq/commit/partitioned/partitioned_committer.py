@@ -151,6 +151,8 @@ class PartitionedCommitter:
         if not self.is_open:
             raise closed(self.where)
         handle = self._handlers.get(type(request.operation))
+        if handle is None and self._count == 1:
+            handle = self._first_only
         if handle is None:
             name = type(request.operation).__name__.lower()
             message = (
@@ -340,7 +342,8 @@ class PartitionedCommitter:
         """Send the limit of a group to its partition, and that of every group to all."""
         operation: Any = request.operation
         target: str = operation.target
-        if target.startswith(limits.kind_target("")) and isinstance(operation, limits.SetLimit):
+        is_kind = target.startswith(limits.kind_target(""))
+        if is_kind and isinstance(operation, limits.SetLimit) and self._count > 1:
             message = (
                 f"{self.where} has {self._count} partitions, and the jobs of a kind are in all of "
                 "them: limit groups, or use a queue without partitions"

@@ -102,7 +102,8 @@ class _SpreadClaim:
             if self._jobs:
                 await self._fill(order)
         except asyncio.CancelledError:
-            # The caller withdraws the claim itself, from all partitions.
+            # The caller withdraws the claim itself, from all partitions. It may be about to close
+            # the queue, and must know at once.
             self._undo_fillings()
             raise
         except BaseException:
@@ -111,7 +112,9 @@ class _SpreadClaim:
             self._undo_fillings()
             raise
         finally:
-            await self._end_asking()
+            for task in self._asking.values():
+                task.cancel()
+                task.add_done_callback(_ignore_outcome)
         if not self._jobs and self._trouble is not None:
             raise self._trouble
         return tuple(self._jobs)
@@ -202,6 +205,7 @@ class _SpreadClaim:
                 done, _ = await asyncio.wait([task], timeout=_PATIENCE_S)
             except asyncio.CancelledError:
                 task.cancel()
+                task.add_done_callback(_ignore_outcome)
                 self._claims.ids.abandon(request_id)
                 raise
             if not done or task.exception() is not None:
@@ -223,10 +227,8 @@ class _SpreadClaim:
     ) -> None:
         self._claims.withdraw(index, request, self._timeout_s, task)
 
-    async def _end_asking(self) -> None:
-        """Stop asking. What was asked may have taken effect, and is withdrawn by the caller."""
-        tasks = [*self._asking.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+
+def _ignore_outcome(task: asyncio.Task[Any]) -> None:
+    """Keep the loop from logging an error that is not of interest any more."""
+    if not task.cancelled():
+        task.exception()

@@ -85,10 +85,13 @@ def drain(state: State, operation: DrainWorker, now: datetime) -> int:
 def read_workers(state: State, _operation: ReadWorkers, now: datetime) -> tuple[WorkerRecord, ...]:
     """List the workers that were heard lately.
 
-    Rows are written rarely, so the jobs of a worker whose name no other has are counted here.
+    Rows are written rarely, so the jobs of a worker whose name no other has are counted here,
+    unless some of them are in other partitions.
     """
     retention_s, jobs = state.settings.worker_retention_s, state.jobs.by_id
     rows = [row for row in state.workers if not row.is_silent(retention_s, now)]
+    if state.partition is not None and state.partition.count > 1:
+        return merged(tuple(rows), ())
     names = Counter(row.name for row in rows)
     held = Counter(jobs[job_id].worker for job_id in state.running) if rows else Counter()
     counted = (

@@ -87,6 +87,7 @@ def _unary(service: Service, admission: Admission, shape: Any, verb: str) -> _Me
         hello = Hello(
             queue=target.queue,
             incarnation=target.incarnation,
+            partitions=target.partitions,
             client=str(context.peer()),
             token=_token_of(context),
         )

@@ -891,20 +891,22 @@ class SessionResponse(_message.Message):
     def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("queue", "incarnation", "broker", "client", "token_id", "nonce")
+    __slots__ = ("queue", "incarnation", "broker", "client", "token_id", "nonce", "partitions")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     queue: str
     incarnation: str
     broker: str
     client: str
     token_id: str
     nonce: bytes
-    def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., client: _Optional[str] = ..., token_id: _Optional[str] = ..., nonce: _Optional[bytes] = ...) -> None: ...
+    partitions: int
+    def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., client: _Optional[str] = ..., token_id: _Optional[str] = ..., nonce: _Optional[bytes] = ..., partitions: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("incarnation", "broker", "epoch", "version", "proof", "operations")
@@ -1147,7 +1149,7 @@ class PingRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ..., leads: _Optional[int] = ...) -> None: ...
 
 class PingResponse(_message.Message):
-    __slots__ = ("incarnation", "broker", "role", "epoch", "version", "commit_age_s", "leader")
+    __slots__ = ("incarnation", "broker", "role", "epoch", "version", "commit_age_s", "leader", "partitions")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -1155,6 +1157,7 @@ class PingResponse(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     COMMIT_AGE_S_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     broker: str
     role: Role
@@ -1162,15 +1165,18 @@ class PingResponse(_message.Message):
     version: int
     commit_age_s: float
     leader: str
-    def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., commit_age_s: _Optional[float] = ..., leader: _Optional[str] = ...) -> None: ...
+    partitions: int
+    def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., commit_age_s: _Optional[float] = ..., leader: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
 
 class Target(_message.Message):
-    __slots__ = ("queue", "incarnation")
+    __slots__ = ("queue", "incarnation", "partitions")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     queue: str
     incarnation: str
-    def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    partitions: int
+    def __init__(self, queue: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
 
 class RequestId(_message.Message):
     __slots__ = ("session", "number", "acknowledged_below", "since")

@@ -14,10 +14,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from bucketq.admin import QueueObject
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.cli.broker_security import check_listen, check_token_required, outgoing, server_tls
+from bucketq.cli.opening import partitions_at
 from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration
 from bucketq.cli.segment_access import refused_segments
@@ -26,6 +29,7 @@ from bucketq.cli.terminal.output import Output, counted
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
+from bucketq.model.partitions import Partition
 from bucketq.store.queue_search import QueueFolder, is_folder
 from bucketq.store.url import Location, open_store
 
@@ -96,6 +100,8 @@ async def run(
 ) -> None:
     """Run a broker for one or more queues.
 
+    It serves all partitions of a queue that has some, and shares them with other brokers.
+
     With a folder, like s3://bucket/jobs/, it serves every queue under it, and within some seconds
     those that are created later. Brokers of the same folder share its queues evenly.
 
@@ -160,7 +166,11 @@ async def _add_queues(
     found = _locations([each for each in urls if not is_folder(each)])
     for name, location in found:
         stack.push_async_callback(location.store.close)
-        server.add(name, await make(location, create=True))
+        brokers = await make(location, create=True)
+        if len(brokers) > 1:
+            server.share(stays=False)
+        for index, broker in enumerate(brokers):
+            server.add(f"{name}/{index}" if index else name, broker)
     watches = list[FolderWatch]()
     for each in filter(is_folder, urls):
         server.share()
@@ -219,8 +229,8 @@ def _named(server: Server, urls: list[str]) -> str:
     """Return the names of the queues, or how many there are under folders."""
     folders = [each for each in urls if is_folder(each)]
     if not folders:
-        return ", ".join(server.brokers)
-    return f"{counted(len(server.brokers), 'queue')} under {', '.join(folders)}"
+        return ", ".join(server.queues)
+    return f"{counted(len(server.queues), 'queue')} under {', '.join(folders)}"
 
 
 @dataclass(frozen=True)
@@ -235,22 +245,48 @@ class _BrokerMaker:
     """The address, if queues must require tokens to be served there."""
     timeout_s: float
 
-    async def __call__(self, location: Location, *, create: bool = False) -> Broker:
-        """Make the broker of a queue; those under a folder are not created, and are shared."""
+    async def __call__(self, location: Location, *, create: bool = False) -> list[Broker]:
+        """Make the broker of a queue, or one for each of its partitions.
+
+        Queues under a folder are not created, and are shared; partitions always are.
+        """
+        places = await partitions_at(location, self.clock, self.timeout_s)
+        if self.listen:
+            for place in places:
+                await check_token_required(place, self.listen, self.clock, self.timeout_s)
+        if places[0].partition is not None:
+            # The objects of the others name the queue, so the first one must be there.
+            first = await self._open_first(places[0], create=create)
+            places[1:] = [replace(place, partition=_of_queue(place, first)) for place in places[1:]]
+        is_shared = len(places) > 1 or not create
+        return [self._broker(place, create=create, is_shared=is_shared) for place in places]
+
+    async def _open_first(self, place: Location, *, create: bool) -> str:
+        """Read or create the first partition of a queue, and return the id of the queue."""
+        register = Register(place.store, place.key, place.url, self.clock, place.partition)
+        await register.in_time(register.open(create=create), self.timeout_s)
+        return "" if register.partition is None else register.partition.queue
+
+    def _broker(self, location: Location, *, create: bool, is_shared: bool) -> Broker:
         from bucketq.broker.broker import Broker
 
-        if self.listen:
-            await check_token_required(location, self.listen, self.clock, self.timeout_s)
+        place = (location.store, location.key, location.url)
         return Broker(
-            Register(location.store, location.key, location.url, self.clock),
+            Register(*place, self.clock, location.partition),
             self.clock,
             self.transport,
             archive=ArchiveWriter(location.store, Layout.of(location.store.url, location.key)),
             is_shared=location.scope == "shared",
             takeover=self.takeover,
-            create=create,
-            count_led=None if create else self.server.count_led,
+            create=create or (location.partition is not None and location.partition.index > 0),
+            count_led=self.server.count_led if is_shared else None,
         )
+
+
+def _of_queue(place: Location, queue: str) -> Partition:
+    if place.partition is None:
+        raise AssertionError(f"{place.url} is not a partition")
+    return replace(place.partition, queue=queue)
 
 
 async def _until_over(server: Server, stopped: asyncio.Event, idle_exit_s: float) -> None:
