@@ -160,6 +160,7 @@ class RecordingEngineQueue:
         limit: int,
         wait_s: float,
         worker: str,
+        fetch: bool = True,
         request: str | None = None,
     ) -> list[Job[str]]:
         """Claim jobs."""
@@ -167,7 +168,7 @@ class RecordingEngineQueue:
             "claim",
             {"kinds": kinds, "limit": limit, "request": request},
             lambda: self._queue.claim(
-                kinds, limit=limit, wait_s=wait_s, worker=worker, request=request
+                kinds, limit=limit, wait_s=wait_s, worker=worker, fetch=fetch, request=request
             ),
         )
         return answer
