@@ -20,6 +20,8 @@ NOT_ACROSS = {
     "test_queue_batches": {
         "test_a_job_waits_for_others": LINKS,
         "test_jobs_of_one_push_wait_for_those_before_them": ORDER,
+        "test_the_jobs_of_a_batch_are_cancelled": ORDER,
+        "test_the_jobs_of_a_batch_are_listed": ORDER,
         "test_what_is_in_the_archive_has_ended": LINKS,
     },
     "test_queue_blocking": {"test_a_job_is_pushed_claimed_and_completed": ORDER},
