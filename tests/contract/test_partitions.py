@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 import bucketq
 from bucketq import InvalidRequestError, JobSpec, Queue
+from bucketq.model.base import NewJob
 from bucketq.model.partitions import home_of
 from tests.contract.across_partitions import CONSUMER, HISTORY, NOT_ACROSS, ORDER
-from tests.contract.places import Place, in_a_file, in_memory
+from tests.contract.brokers import Brokers
+from tests.contract.places import AddressPlace, Place, in_a_file, in_memory
 from tests.contract.smoke import VERBS
 
 OTHERWISE = {
@@ -50,6 +53,10 @@ async def groups_of_all(queue: Queue[Any], count: int = 4) -> list[str]:
     for job in await queue.claim(limit=1000):
         await queue.complete(job)
     return [found[index] for index in range(count)]
+
+
+def new_job(group: str) -> NewJob:
+    return NewJob(id="next", kind="next", payload=Raw(b"2"), group=group)
 
 
 @pytest.mark.parametrize("verb", [name for name in VERBS if name not in OTHERWISE])
@@ -107,8 +114,21 @@ async def test_a_waiting_claim_wakes_for_any_partition(queue: Queue[Any]) -> Non
         assert [job.id for job in await waiting] == [job_id]
 
 
-async def test_a_claim_leaves_nothing_claimed_that_it_does_not_return(queue: Queue[Any]) -> None:
-    groups = await groups_of_all(queue)
+@pytest.fixture(params=["embedded", "broker"])
+async def either(
+    request: pytest.FixtureRequest, four: Place, tmp_path: Path, brokers: Brokers
+) -> AsyncIterator[Queue[Any]]:
+    """A queue that commits by itself, and one of a broker, which knows callers from afar."""
+    place = four
+    if request.param == "broker":
+        place = AddressPlace(f"{in_a_file(tmp_path)}?partitions=4", "auto", brokers)
+    async with place.connect() as opened:
+        yield opened
+    brokers.stop(place.url)
+
+
+async def test_a_claim_leaves_nothing_claimed_that_it_does_not_return(either: Queue[Any]) -> None:
+    queue, groups = either, await groups_of_all(either)
     for _ in range(5):
         waiting = [asyncio.create_task(queue.claim(wait_s=30)) for _ in range(3)]
         await asyncio.sleep(0.01)
@@ -122,8 +142,8 @@ async def test_a_claim_leaves_nothing_claimed_that_it_does_not_return(queue: Que
         assert (await queue.stats()).total("running") == 0
 
 
-async def test_a_cancelled_claim_is_undone_in_all_partitions(queue: Queue[Any]) -> None:
-    groups = await groups_of_all(queue)
+async def test_a_cancelled_claim_is_undone_in_all_partitions(either: Queue[Any]) -> None:
+    queue, groups = either, await groups_of_all(either)
     for pause_s in (0.0, 0.001, 0.01):
         await queue.push_many([JobSpec(kind="mail", payload=0, group=group) for group in groups])
         claim = asyncio.create_task(queue.claim(limit=4, wait_s=30))
@@ -182,6 +202,17 @@ async def test_a_follow_up_is_in_the_partition_of_its_job(queue: Queue[Any]) -> 
         (next_job,) = await queue.claim()
         assert next_job.id == follower
         await queue.complete(next_job)
+
+
+async def test_a_follow_up_of_another_partition_is_refused(queue: Queue[Any]) -> None:
+    first, second, *_ = await groups_of_all(queue)
+    await queue.push("mail", 1, group=first)
+    (job,) = await queue.claim()
+    with pytest.raises(InvalidRequestError, match="in one partition"):
+        await queue.complete(job, push=[JobSpec(kind="next", payload=2, group=second)])
+    with pytest.raises(InvalidRequestError, match="in one partition"):
+        await queue.complete_many([(job, None, (new_job(second),))])
+    await queue.complete(job, push=[JobSpec(kind="next", payload=2, group=first)])
 
 
 async def test_batches_and_links_are_within_a_partition(queue: Queue[Any]) -> None:

@@ -205,7 +205,9 @@ class _Pusher:
             return
         last = record.pending.at
         items = list(takewhile(lambda item: item.end.at <= last, self._feed.items(record.done)))
-        own = {item.spec.id for item in items if item.has_made_id}
+        # In a queue with partitions, a part of the batch may have been committed.
+        is_spread = (await self._queue.stats()).partitions > 1
+        own = {item.spec.id for item in items if item.has_made_id and not is_spread}
         wanted = own or {item.spec.id for item in items}
         found = await self._find(wanted, own)
         if not _is_there(found, wanted, own) and record.began_at is not None:
@@ -217,6 +219,9 @@ class _Pusher:
                         found.add(job.id)
                         if _is_there(found, wanted, own):
                             break
+        if is_spread and found and found != wanted:
+            await self._push_specs([item for item in items if item.spec.id not in found])
+            found = wanted
         if items and _is_there(found, wanted, own):
             self._progress.settle(record.pending)
 

@@ -23,6 +23,7 @@ from bucketq.codec.segment_file import (
 from bucketq.commit.bulk_write import BulkWrite, Reservation, put_reserved
 from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.history import is_wanted
+from bucketq.model.partitions import OtherPartitionsError
 from bucketq.model.segments import SegmentRecord
 from bucketq.model.settings import Settings
 from bucketq.store.url import open_store
@@ -80,6 +81,8 @@ async def _opened(url: str, timeout_s: float, clock: Clock) -> AsyncIterator[Bul
             location.store, location.key, location.url, clock, timeout_s=timeout_s
         ) as bulk:
             yield bulk
+    except OtherPartitionsError as error:
+        raise NotAdoptableError("the queue has partitions") from error
     finally:
         await location.store.close()
 

@@ -27,6 +27,10 @@ class ClaimTurns:
             self._line.append(index)
         return [*empty[:1], *busy, *empty[1:]]
 
+    def is_empty(self, index: int) -> bool:
+        """Whether a partition had nothing when it was last asked."""
+        return self._empty[index]
+
     def note(self, index: int, *, found: bool) -> None:
         """Note whether a partition had jobs."""
         self._empty[index] = not found

@@ -97,9 +97,10 @@ class _SpreadClaim:
         order = self._claims.turns.order()
         try:
             await self._ask_in_turn(order)
+            has_found = bool(self._jobs)
             await self._wait(order)
             self._withdraw_others()
-            if self._jobs:
+            if has_found:
                 await self._fill(order)
         except asyncio.CancelledError:
             # The caller withdraws the claim itself, from all partitions. It may be about to close
@@ -129,10 +130,11 @@ class _SpreadClaim:
     async def _wait(self, order: Sequence[int]) -> None:
         """Wait in all partitions, and for those that have not answered."""
         loop = asyncio.get_running_loop()
-        if self._claim.wait_s and not self._jobs:
+        wait_s = self._until_s - loop.time()
+        if wait_s > 0 and not self._jobs:
             for index in order:
                 if index not in self._asking:
-                    self._ask(index, self._until_s - loop.time())
+                    self._ask(index, wait_s)
         late_s = self._until_s + (_LATE_S if self._claim.wait_s else self._timeout_s)
         while self._asking and not self._jobs:
             left_s = late_s - loop.time()
@@ -194,6 +196,8 @@ class _SpreadClaim:
             limit = self._claim.limit - len(self._jobs)
             if limit <= 0 or index in self._givers:
                 continue
+            if self._claim.wait_s and self._claims.turns.is_empty(index):
+                continue  # A caller that waits claims again soon.
             secret = new_token(self._claims.clock)
             claim = replace(self._claim, wait_s=0.0, limit=limit, secret=secret)
             request_id = self._claims.ids.give()
