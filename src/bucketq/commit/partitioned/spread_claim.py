@@ -135,12 +135,13 @@ class _SpreadClaim:
             for index in order:
                 if index not in self._asking:
                     self._ask(index, wait_s)
-        late_s = self._until_s + (_LATE_S if self._claim.wait_s else self._timeout_s)
         while self._asking and not self._jobs:
-            left_s = late_s - loop.time()
-            if left_s <= 0 and self._has_answer:
-                break
-            await self._collect(left_s if self._has_answer else None, until_s=self._until_s)
+            left_s: float | None = None
+            if self._claim.wait_s and self._has_answer:
+                left_s = self._until_s + _LATE_S - loop.time()
+                if left_s <= 0:
+                    break
+            await self._collect(left_s, until_s=self._until_s)
 
     def _ask(self, index: int, wait_s: float) -> None:
         request = replace(self._request, operation=replace(self._claim, wait_s=wait_s))
