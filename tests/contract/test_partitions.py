@@ -14,8 +14,11 @@ from msgspec import Raw
 
 import bucketq
 from bucketq import InvalidRequestError, JobSpec, Queue
+from bucketq.clock import SystemClock
+from bucketq.commit.bulk_write import BulkWrite
 from bucketq.model.base import NewJob
 from bucketq.model.partitions import home_of
+from bucketq.store.url import open_store
 from tests.contract.across_partitions import CONSUMER, HISTORY, NOT_ACROSS, ORDER
 from tests.contract.brokers import Brokers
 from tests.contract.places import AddressPlace, Place, in_a_file, in_memory
@@ -306,3 +309,34 @@ async def test_pages_go_through_the_partitions(queue: Queue[Any]) -> None:
         after = page.next_after
     assert len(seen) == 30
     assert set(seen) == ids
+
+
+async def test_a_bulk_write_is_refused(tmp_path: Path) -> None:
+    url = in_a_file(tmp_path)
+    async with bucketq.connect(f"{url}?partitions=2", mode="direct"):
+        pass
+    location = open_store(url)
+    place = (location.store, location.key, location.url)
+    with pytest.raises(InvalidRequestError, match="without partitions only"):
+        async with BulkWrite(*place, SystemClock(), timeout_s=10):
+            pass
+    await location.store.close()
+
+
+async def test_a_worker_works_on_all_partitions(tmp_path: Path) -> None:
+    url = in_a_file(tmp_path)
+    worker = bucketq.Worker(url, mode="direct")
+    seen: list[int] = []
+
+    @worker.handler("mail")
+    async def mail(number: int, context: bucketq.Context) -> int:
+        seen.append(number)
+        if number < 8:
+            await context.push("mail", number + 100)
+        return number
+
+    async with bucketq.connect(f"{url}?partitions=4", mode="direct") as queue:
+        ids = [await queue.push("mail", number, group=f"g{number}") for number in range(8)]
+        await worker.run(burst=True)
+        assert sorted(seen) == [*range(8), *range(100, 108)]
+        assert [await queue.wait(job_id) for job_id in ids] == [*range(8)]

@@ -75,8 +75,11 @@ def compare(found: Partition | None, wanted: Partition | None, where: str) -> Pa
         raise OtherPartitionsError(message)
     if wanted is None:
         message = f"{where} is partition {found.index} of a queue with {found.count} partitions"
-        if found.index:
-            message += "; use the address of the queue itself"
+        message += (
+            "; use the address of the queue itself"
+            if found.index
+            else ", and this works on a queue without partitions only"
+        )
         raise OtherPartitionsError(message, 0 if found.index else found.count)
     if found.count != wanted.count:
         message = (

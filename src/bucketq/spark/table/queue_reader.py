@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
-from bucketq.codec import JobLines, read_job_lines
+from bucketq.codec import JobLines, read_heading, read_job_lines
 from bucketq.model.segments import SegmentRecord
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
@@ -151,4 +151,9 @@ async def _read_object(access: QueueAccess) -> JobLines:
         found = QueueObject(
             location.store, location.key, location.url, SystemClock(), access.timeout_s
         )
-        return read_job_lines((await found.read()).body, location.url)
+        body = (await found.read()).body
+        partition = read_heading(body, location.url).partition
+    if partition is None or partition.count == 1:
+        return read_job_lines(body, location.url)
+    async with access.connection() as queue:  # It reads all partitions, on the driver.
+        return JobLines([_encode(job) for job in (await queue.snapshot()).jobs], "", [])

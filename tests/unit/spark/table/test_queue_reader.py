@@ -48,6 +48,14 @@ def test_jobs_come_in_their_order_chosen_by_kind_and_status(url: str) -> None:
     assert payloads(url, kind="none") == []
 
 
+def test_all_partitions_of_a_queue_are_read(url: str) -> None:
+    with bucketq.connect_sync(f"{url}?partitions=3", mode="direct") as queue:
+        for number in range(12):
+            queue.push("a" if number % 2 else "b", number)
+    assert sorted(payloads(url)) == [*range(12)]
+    assert sorted(payloads(url, kind="a")) == [*range(1, 12, 2)]
+
+
 def test_a_missing_or_corrupt_queue_is_reported(url: str, tmp_path: Path) -> None:
     with pytest.raises(QueueNotFoundError, match=r"no queue at .*queue.json"):
         payloads(url)
