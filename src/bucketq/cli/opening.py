@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -51,20 +50,24 @@ async def open_queue(
 
 
 @asynccontextmanager
-async def open_object(url: str, timeout_s: float) -> AsyncIterator[QueueObject]:
+async def open_object(
+    url: str, timeout_s: float, *, is_copy: bool = False
+) -> AsyncIterator[QueueObject]:
     """Open the object of a queue, for commands that work on the storage.
 
-    One of a queue with partitions must be named, as in ``queue.json?partition=3``.
+    One of a queue with partitions must be named, as in ``queue.json?partition=3``, unless it is a
+    copy: that stands for itself.
     """
     from bucketq.errors import InvalidRequestError
     from bucketq.store.url import split_partition
 
     plain, index = split_partition(url)
     async with open_partitions(plain, timeout_s) as targets:
-        if index is None and len(targets) > 1:
+        if index is None and len(targets) > 1 and not is_copy:
+            mark = "&" if "?" in plain else "?"
             message = (
                 f"{url} has {len(targets)} partitions, and this works on one object: name it, "
-                f"from {plain}?partition=0 to {plain}?partition={len(targets) - 1}"
+                f"from {plain}{mark}partition=0 to {plain}{mark}partition={len(targets) - 1}"
             )
             raise InvalidRequestError(message)
         if index is not None and index >= len(targets):
@@ -91,7 +94,7 @@ async def open_partitions(url: str, timeout_s: float) -> AsyncIterator[list[Queu
             heading = None if found is None else read_heading(found.body, location.url)
             wanted = wanted if heading is None else heading.partition
         targets = [first]
-        for index in range(1, 0 if wanted is None else wanted.count):
+        for index in range(1, 0 if wanted is None or wanted.index else wanted.count):
             part = location.at_partition(index, wanted.count if wanted else 0, "")
             targets.append(QueueObject(part.store, part.key, part.url, clock, timeout_s))
         yield targets
@@ -104,6 +107,8 @@ async def partitions_at(location: Location, clock: Clock, timeout_s: float) -> l
 
     If the object cannot be read soon, the address decides.
     """
+    import asyncio
+
     from bucketq.commit.objects.register import Register
     from bucketq.errors import BucketQError
     from bucketq.model.partitions import OtherPartitionsError

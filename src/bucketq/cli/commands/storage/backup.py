@@ -35,10 +35,14 @@ async def run(
         copy = await admin.backup(source)
         if copy.has_payloads:
             large = admin.large_jobs_in(copy.body)
-            other = await stack.enter_async_context(open_object(address, out.timeout_s))
+            other = await stack.enter_async_context(
+                open_object(address, out.timeout_s, is_copy=True)
+            )
             await admin.save_payloads(source, large, admin.folder_of_queue(other))
         if "://" in target:
-            other = await stack.enter_async_context(open_object(address, out.timeout_s))
+            other = await stack.enter_async_context(
+                open_object(address, out.timeout_s, is_copy=True)
+            )
             await admin.save_to(other, copy, overwrite=force)
         else:
             write_file(Path(target), copy.chunks(), overwrite=force)

@@ -36,7 +36,7 @@ async def run(
     async with AsyncExitStack() as stack:
         payloads = None
         if source != STDIN:
-            opening = open_object(address_of(source), out.timeout_s)
+            opening = open_object(address_of(source), out.timeout_s, is_copy=True)
             other = await stack.enter_async_context(opening)
             payloads = admin.folder_of_queue(other)
         body = (await admin.backup(other)).body if "://" in source else read_bytes(Path(source))
