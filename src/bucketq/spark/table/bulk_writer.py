@@ -115,16 +115,17 @@ class BulkJobWriter(DataSourceArrowWriter):
         """Put the rows of a task, or send them."""
         partition = task_context().partitionId()
         rows = encode_batches(iterator, self._columns, self._settings, self._write_id, partition)
-        pieces = cut_rows(rows, SEGMENT_BYTES)
-        first = next(pieces, None)
-        if first is None:
-            return TaskRows(partition)
-        if size_of(first) <= self._inline_bytes:  # And then there are no others.
-            return TaskRows(partition, rows=first)
-        with HeldReservation(self._access, self._write_id, PART, self._name) as reservation:
-            if reservation is None:
+        first = list[RowColumns]()
+        while size_of(first) <= self._inline_bytes:
+            if (batch := next(rows, None)) is None:
+                return TaskRows(partition, rows=first)
+            first.append(batch)
+        with HeldReservation(self._access, self._write_id, PART, self._name) as held:
+            pieces = cut_rows(chain(first, rows), SEGMENT_BYTES)
+            first_piece = next(pieces)
+            if (reservation := held.get()) is None:
                 return TaskRows(partition)  # All of it was added by an earlier run.
-            records = asyncio.run(self._put(reservation, chain([first], pieces)))
+            records = asyncio.run(self._put(reservation, chain([first_piece], pieces)))
         return TaskRows(partition, reservation, records)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

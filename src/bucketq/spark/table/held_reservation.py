@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from threading import Thread
 from types import TracebackType
+from typing import Self
 
 from bucketq.clock import SystemClock
 from bucketq.commit.bulk_write import BulkWrite, Reservation
@@ -47,17 +48,17 @@ class HeldReservation:
         self._end = asyncio.Event()
         self._thread = Thread(target=self._run, name="bucketq-reservation", daemon=True)
 
-    def __enter__(self) -> Reservation | None:
-        """Return the reservation; None: the position was published before.
+    def __enter__(self) -> Self:
+        """Begin to reserve; meanwhile a task can encode rows."""
+        self._thread.start()
+        return self
+
+    def get(self) -> Reservation | None:
+        """Wait for the reservation and return it; None: the position was published before.
 
         Raises: as ``BulkWrite.reserve``.
         """
-        self._thread.start()
-        try:
-            return self._reserved.result()
-        except Exception:
-            self._thread.join()  # It is about to end.
-            raise
+        return self._reserved.result()
 
     def __exit__(
         self,

@@ -33,11 +33,12 @@ def listed(path: Path) -> list[ReservationRecord]:
 
 
 def test_tasks_share_a_reservation_which_outlives_them(path: Path) -> None:
-    with held(path) as first, held(path) as second:
+    with held(path) as one, held(path) as two:
+        first = one.get()
         assert first is not None
-        assert first == second
-        with pytest.raises(RejectedError, match="another process"), held(path, OTHER):
-            pass
+        assert first == two.get()
+        with pytest.raises(RejectedError, match="another process"), held(path, OTHER) as other:
+            other.get()
     assert [row.id for row in listed(path)] == [first.id]
     assert not [each for each in threading.enumerate() if each.name == "bucketq-reservation"]
 
@@ -45,7 +46,8 @@ def test_tasks_share_a_reservation_which_outlives_them(path: Path) -> None:
 def test_it_is_renewed_while_a_task_blocks(path: Path) -> None:
     with connect_sync(path.as_uri(), mode="direct") as queue:
         queue.configure(reservation_retention_s=5)
-    with held(path):
+    with held(path) as one:
+        one.get()
         [before] = listed(path)
         until = time.monotonic() + PATIENCE_S
         while listed(path)[0].at == before.at and time.monotonic() < until:
@@ -55,5 +57,5 @@ def test_it_is_renewed_while_a_task_blocks(path: Path) -> None:
 
 def test_a_queue_that_cannot_be_opened_fails_the_task(path: Path) -> None:
     path.write_bytes(b"not a queue")
-    with pytest.raises(Exception, match="queue"), held(path):
-        pass
+    with pytest.raises(Exception, match="queue"), held(path) as one:
+        one.get()
