@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bucketq.model.effects import limit_changes, turns
-from bucketq.model.effects.limit_room import LimitRoom
-from bucketq.model.effects.turns import Turns
+from bucketq.model.effects.limits import limit_changes, turns
+from bucketq.model.effects.limits.limit_room import LimitRoom
+from bucketq.model.effects.limits.turns import Turns
 from bucketq.model.indexes.lane import lane_of
 from bucketq.model.indexes.running_jobs import RunningJobs
 from bucketq.model.limits import BucketRecord, LimitRecord

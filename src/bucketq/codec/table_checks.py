@@ -13,7 +13,7 @@ from msgspec import structs
 from bucketq.codec.deletion_vector import is_vector_id
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.errors import InvalidRequestError
-from bucketq.model.effects.limit_changes import check_limit
+from bucketq.model.effects.limits.limit_changes import check_limit
 from bucketq.model.history import ChangeRecord, CopyRecord
 from bucketq.model.job_batches import BatchRecord
 from bucketq.model.job_ids import made_at

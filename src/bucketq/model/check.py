@@ -54,10 +54,42 @@ def new_job(job: NewJob, settings: Settings, most_bytes: int = MIB) -> int:
 
     That is not more than ``most_bytes``: what is larger is a side object.
     """
+    if has_options(job):
+        options(job, settings)
+    return plain_job(job, min(settings.max_payload_bytes, most_bytes))
+
+
+def plain_job(job: NewJob, most_bytes: int) -> int:
+    """Check what every job has, as ``new_job`` does."""
     name(job.id, "job id")
     kind(job.kind)
     if job.priority or type(job.priority) is not int:
         whole_number(job.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
+    return body(job.payload, "payload", "max_payload_bytes", most_bytes)
+
+
+def has_options(job: NewJob) -> bool:
+    """Whether a job has more than an id, a kind, a payload and a priority; most have not."""
+    return not (
+        job.delay_s is None
+        and job.run_at is None
+        and job.expires_in_s is None
+        and job.max_attempts is None
+        and job.backoff is None
+        and job.key is None
+        and job.unique is None
+        and job.replace is None
+        and job.group == ""
+        and not job.after
+        and job.batch_id is None
+        and job.tags is None
+        and job.replay_of is None
+        and job.payload_encoding is None
+    )
+
+
+def options(job: NewJob, settings: Settings) -> None:
+    """Check the options of a job."""
     if job.delay_s is not None or job.run_at is not None or job.expires_in_s is not None:
         _when(job, settings)
     if job.max_attempts is not None or job.backoff is not None:
@@ -74,8 +106,6 @@ def new_job(job: NewJob, settings: Settings, most_bytes: int = MIB) -> int:
         name(job.replay_of, "replay_of")
     if job.payload_encoding is not None:
         encoding(job.payload_encoding, "payload_encoding")
-    limit = min(settings.max_payload_bytes, most_bytes)
-    return body(job.payload, "payload", "max_payload_bytes", limit)
 
 
 def _when(job: NewJob, settings: Settings) -> None:

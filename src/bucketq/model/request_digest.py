@@ -78,6 +78,8 @@ def _jobs(operation: Push | Publish) -> Operation:
 
 
 def _complete(operation: Complete | Completion) -> Any:
+    if not operation.follow_ups and operation.result_encoding is None:
+        return operation
     if operation.follow_ups:
         follow_ups = tuple(map(normalized, operation.follow_ups))
         operation = structs.replace(operation, follow_ups=follow_ups)
@@ -88,9 +90,10 @@ def _complete(operation: Complete | Completion) -> Any:
 
 
 def _complete_many(operation: CompleteMany) -> Operation:
-    if not any(each.follow_ups or each.result_encoding is not None for each in operation.jobs):
-        return operation
-    return structs.replace(operation, jobs=tuple(map(_complete, operation.jobs)))
+    for each in operation.jobs:
+        if each.follow_ups or each.result_encoding is not None:
+            return structs.replace(operation, jobs=tuple(map(_complete, operation.jobs)))
+    return operation
 
 
 def _has_options(job: NewJob) -> bool:

@@ -169,13 +169,19 @@ class State:
         """How many jobs of a kind have a status."""
         return self.counts.get((kind, status), 0)
 
-    def add_jobs(self, jobs: Collection[JobRecord]) -> None:
-        """Add jobs that wait and were not there, behind all others."""
+    def add_jobs(self, jobs: Collection[JobRecord], *, are_plain: bool = False) -> None:
+        """Add jobs that wait and were not there, behind all others.
+
+        ``are_plain``: all can be claimed now, none expires, and none has a group.
+        """
         self.jobs.extend(jobs)
         if self.recorder is not None:
             self.recorder.add(jobs)
         self.changes += [("jobs", job.id) for job in jobs]
-        self._enter_all(jobs)
+        if are_plain:
+            self._enter_plain(jobs)
+        else:
+            self._enter_all(jobs)
 
     def add_segment(self, record: SegmentRecord, index: SegmentIndex) -> None:
         """Name a segment of jobs that wait and were not there, behind all others."""
@@ -305,10 +311,8 @@ class State:
             self.waiting.add(job)
             self.has_moved = True
         self.cold.release_due(now)
-        if self.running.freed:
-            self.waiting.turns.show(self.running.freed)
-            self.running.freed.clear()
-        self.waiting.turns.show_due(now)
+        if self.requires:  # Without groups and limits there is nothing to show.
+            self.waiting.turns.show_freed(self.running.freed, now)
 
     def next_due(self) -> datetime | None:
         """When a delayed job, or one that a rate holds up, is next; a cold one may be later."""
@@ -318,9 +322,9 @@ class State:
 
     def kinds_waiting(self) -> Iterable[str]:
         """The kinds that may have a job to be claimed, some perhaps twice."""
-        if GROUPS in self.requires:  # There may be thousands of lanes.
+        if self.requires and GROUPS in self.requires:  # There may be thousands of lanes.
             return [kind for kind, status in self.counts if status == "queued"]
-        return self.waiting.kinds()
+        return [*self.waiting.lanes, *self.cold.lanes]
 
     def find_job(self, job_id: str) -> JobRecord | None:
         """Find a job by its id, wherever it is, to look at it. Raises ``ColdRowsNeededError``."""
@@ -386,14 +390,20 @@ class State:
 
     def _enter_all(self, jobs: Iterable[JobRecord]) -> None:
         """Count and index jobs that are in the order of their numbers."""
-        waiting: dict[str, list[JobRecord]] = {}
+        plain = list[JobRecord]()
         for job in jobs:
             is_plain = job.run_at is None and job.expires_at is None and not job.group
             if is_plain and job.status == "queued" and not job.after:
-                waiting.setdefault(job.kind, []).append(job)
+                plain.append(job)
             else:
                 self._count(job.kind, job.status, 1)
                 self._enter(job)
+        self._enter_plain(plain)
+
+    def _enter_plain(self, jobs: Iterable[JobRecord]) -> None:
+        waiting: dict[str, list[JobRecord]] = {}
+        for job in jobs:
+            waiting.setdefault(job.kind, []).append(job)
         for kind, some in waiting.items():
             self._count(kind, "queued", len(some))
             self.waiting.lane(kind).extend(some)

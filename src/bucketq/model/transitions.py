@@ -44,7 +44,6 @@ from bucketq.model.effects import (
     consumers,
     history_changes,
     leases,
-    limit_changes,
     operators,
     pushes,
     reads,
@@ -53,6 +52,7 @@ from bucketq.model.effects import (
     side_refs,
     timekeeping,
 )
+from bucketq.model.effects.limits import limit_changes
 from bucketq.model.effects.links import batch_changes, job_ends
 from bucketq.model.operations import REPEATABLE, Request
 from bucketq.model.oversight import announcements, audit_notes
@@ -186,17 +186,18 @@ def apply(state: State, request: Request, now: datetime, by: str = "") -> Applie
     """
     mark = len(state.changes)
     operation = request.operation
-    is_recorded = bool(request.session) and type(operation) not in _UNRECORDED
+    kind = type(operation)
+    is_recorded = bool(request.session) and kind not in _UNRECORDED
     try:
         if is_recorded:
             _check_id(request)
             answer = _find_earlier(state, request)
             if answer is not MISSING:
                 return Applied(answer, None, [])
-        if type(operation) in _PUSHES:
-            answer = _PUSHES[type(operation)](state, operation, now, request)
+        if kind in _PUSHES:
+            answer = _PUSHES[kind](state, operation, now, request)
         else:
-            answer = _HANDLERS[type(operation)](state, operation, now)
+            answer = _HANDLERS[kind](state, operation, now)
     except (RejectedError, SupersededError, UnavailableError) as error:
         if len(state.changes) != mark:
             raise AssertionError(f"{operation!r} was refused half way") from error
@@ -204,7 +205,7 @@ def apply(state: State, request: Request, now: datetime, by: str = "") -> Applie
         return Applied(None, error, [])
     if state.followed.ends:
         job_ends.follow(state, now)
-    if type(operation) in _AUDITED and len(state.changes) != mark:
+    if kind in _AUDITED and len(state.changes) != mark:
         audit_notes.note(state, request, answer, now, by)
     if is_recorded and len(state.changes) != mark:
         _remember(state, request, answer, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from bucketq.errors import InvalidRequestError
-from bucketq.model.effects.limit_changes import check_limit, check_target
+from bucketq.model.effects.limits.limit_changes import check_limit, check_target
 from bucketq.model.limits import (
     LimitInfo,
     ReadLimits,

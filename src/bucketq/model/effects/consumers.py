@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.effects import leases
-from bucketq.model.effects.limit_room import LimitRoom
+from bucketq.model.effects.limits.limit_room import LimitRoom
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,

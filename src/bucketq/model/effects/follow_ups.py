@@ -21,11 +21,9 @@ from bucketq.errors import InvalidRequestError, PayloadTooLargeError, RejectedEr
 from bucketq.model import check
 from bucketq.model.base import MAX_FOLLOW_UP_BYTES, MAX_FOLLOW_UPS, NewJob
 from bucketq.model.effects import unique_jobs
+from bucketq.model.effects.push_keys import digest_of, is_valid_key, keys_to_drop
 from bucketq.model.effects.pushes import (
     add_some,
-    digest_of,
-    is_valid_key,
-    keys_to_drop,
     look_up_unique,
     row_bytes,
     without,

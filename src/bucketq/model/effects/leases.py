@@ -129,11 +129,15 @@ def pulses(state: State, operation: Heartbeat) -> tuple[Pulse, ...]:
 def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple[bool, ...]:
     """Finish jobs independently: one whose lease was lost does not affect the others."""
     _check_count(state, len(operation.jobs))
+    with_result, has_follow_ups = [], False
     for finished in operation.jobs:
-        _check_result(state, finished)
+        if finished.result != NOTHING or finished.result_encoding is not None:
+            _check_result(state, finished)
+            with_result.append(finished)
         if finished.follow_ups:
             check_follow_ups(finished.follow_ups, state.settings)
-    check_results(state, operation.jobs)
+            has_follow_ups = True
+    check_results(state, with_result)
     done: dict[str, JobRecord] = {}
     pushing: list[Completion] = []
     answer = []
@@ -144,7 +148,7 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
         elif job.status == "running":
             done[job.id] = finished_with(job, finished, now)
             answer.append(True)
-            if finished.follow_ups:
+            if has_follow_ups and finished.follow_ups:
                 pushing.append(finished)
         else:
             answer.append(job.outcome == "completed")
@@ -188,8 +192,9 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
         if job is not None and job.outcome == "completed" and job.lease == operation.lease:
             return
         raise _lost(state, operation.job)
-    _check_result(state, operation)
-    check_results(state, (operation,))
+    if operation.result != NOTHING or operation.result_encoding is not None:
+        _check_result(state, operation)
+        check_results(state, (operation,))
     finished = (finished_with(held, operation, now),)
     if not operation.follow_ups:
         state.finish_jobs(finished)

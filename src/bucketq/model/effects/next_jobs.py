@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappushpop, nsmallest
 
-from bucketq.model.effects.turns import Turns, has_turns
+from bucketq.model.effects.limits.turns import Turns, has_turns
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.expiring_jobs import FEATURE as EXPIRY
 from bucketq.model.indexes.lane import FirstOfLane
@@ -100,8 +100,10 @@ def _take_in_order(
             if job.seq not in seen:  # One that was moved may stand there twice.
                 seen.add(job.seq)
                 taken.append(job)
+                if len(taken) == operation.limit:
+                    return
                 room -= running_bytes(job)
-                if len(taken) == operation.limit or room <= 0:
+                if room <= 0:
                     return
         if (first := first_of(kind, now)) is not None:
             first = heappushpop(firsts, first)

@@ -14,7 +14,7 @@ from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.effects import expiry, timekeeping
 from bucketq.model.effects.dead_jobs import dead_jobs
-from bucketq.model.effects.limit_changes import buckets_to_mend, groups_wait, mend_bucket
+from bucketq.model.effects.limits.limit_changes import buckets_to_mend, groups_wait, mend_bucket
 from bucketq.model.effects.links.job_links import find_jobs
 from bucketq.model.effects.reads import not_found, page
 from bucketq.model.indexes.finished_jobs import finished_at

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from operator import attrgetter
 
 import msgspec
-from msgspec import Raw
 
 from bucketq.errors import (
     InvalidRequestError,
     KeyConflictError,
     PayloadTooLargeError,
-    QueueFullError,
     RejectedError,
 )
 from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.effects import unique_jobs
 from bucketq.model.effects.links import job_links
+from bucketq.model.effects.push_keys import (
+    FUTURE,
+    check_key,
+    digest_of,
+    is_valid_key,
+    keys_to_drop,
+)
 from bucketq.model.effects.room import check_room
 from bucketq.model.effects.segment_changes import name_pushed
 from bucketq.model.effects.side_refs import check_payloads, note_named
@@ -33,20 +37,16 @@ from bucketq.model.job_ids import KnownJobId, is_made_by, made_by
 from bucketq.model.limits import GROUPS
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push, Request
-from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.request_digest import normalized
+from bucketq.model.records import JobRecord
 from bucketq.model.reservations import Adopt, Reserve
 from bucketq.model.segments import Pushed, WrittenSegment
+from bucketq.model.settings import MIB
 from bucketq.model.side_objects import content_in
 from bucketq.model.state import State
 
 _LINE_BYTES = 200
 """About what the line of a waiting job takes beside its payload."""
-_FUTURE = timedelta(days=1)
-"""A key further in the future than this is not recognised, so that a clock that is wrong by years
-does not block the key for years. Hosts that are hours apart still know each other's keys."""
 
-_encode = msgspec.json.Encoder(order="deterministic").encode
 _id, _kind = attrgetter("id"), attrgetter("kind")
 
 
@@ -55,8 +55,23 @@ def push(
 ) -> tuple[str, ...]:
     """Add jobs, all or none; return their ids, or those of the jobs that they would repeat."""
     jobs, written = operation.jobs, request.written
-    is_checked = written is not None and written.settings == state.settings
-    fresh_bytes = row_bytes(jobs) if is_checked else _check_batch(state, jobs)
+    if written is not None and written.settings == state.settings:
+        return _push_any(state, jobs, row_bytes(jobs), now, request)
+    fresh_bytes, is_plain = _check_batch(state, jobs)
+    if not is_plain or written is not None or _is_known(state, jobs, request):
+        return _push_any(state, jobs, fresh_bytes, now, request)
+    check_room(state, len(jobs), fresh_bytes, map(_kind, jobs))
+    numbers = enumerate(jobs, state.next_seq)
+    state.add_jobs([_plain_record(job, seq, now) for seq, job in numbers], are_plain=True)
+    _count_new(state, len(jobs), fresh_bytes)
+    return tuple(map(_id, jobs))
+
+
+def _push_any(
+    state: State, jobs: tuple[NewJob, ...], fresh_bytes: int, now: datetime, request: Request
+) -> tuple[str, ...]:
+    """Add jobs that may have options, or may be known."""
+    written = request.written
     has_objects = check_payloads(state, jobs)
     known, keyed, named = _look_up(state, jobs, now, request)
     changed: Sequence[tuple[JobRecord, JobRecord]] = ()
@@ -79,9 +94,9 @@ def push(
     if known or written is not None:
         add_some(state, jobs, known, now, () if written is None else written.segments)
     else:
-        state.add_jobs([_record(job, seq, now) for seq, job in enumerate(jobs, state.next_seq)])
-        state.added_bytes += fresh_bytes
-        state.next_seq += len(jobs)
+        numbers = enumerate(jobs, state.next_seq)
+        state.add_jobs([_record(job, seq, now) for seq, job in numbers])
+        _count_new(state, len(jobs), fresh_bytes)
     if named:
         unique_jobs.note_added(state, [job.id for job in without(known, named)])
         unique_jobs.change_waiting(state, changed)
@@ -138,7 +153,8 @@ def may_grant(state: State, operation: Push | Publish) -> bool:
         if isinstance(operation, Publish) and is_published(state, operation):
             return False
         jobs = operation.jobs
-        check_room(state, len(jobs), _check_batch(state, jobs), map(_kind, jobs))
+        size_bytes, _ = _check_batch(state, jobs)
+        check_room(state, len(jobs), size_bytes, map(_kind, jobs))
     except RejectedError:
         return False
     return True
@@ -177,17 +193,23 @@ def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[st
     )
 
 
-def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> int:
-    """Check what does not depend on other jobs; return the same as ``row_bytes``."""
+def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> tuple[int, bool]:
+    """Check what does not depend on other jobs.
+
+    Returns the same as ``row_bytes``, and whether no job has options, as in most pushes.
+    """
     settings = state.settings
     if len(jobs) > settings.max_batch_jobs:
         raise InvalidRequestError(
             f"{len(jobs)} jobs in one push, at most {settings.max_batch_jobs} are allowed "
             "(max_batch_jobs): push them in several batches"
         )
-    size_bytes = 0
+    size_bytes, is_plain, most_bytes = 0, True, min(settings.max_payload_bytes, MIB)
     for job in jobs:
-        size_bytes += check.new_job(job, settings)
+        if check.has_options(job):
+            check.options(job, settings)
+            is_plain = False
+        size_bytes += check.plain_job(job, most_bytes)
     if len(jobs) > 1:
         _check_different(list(map(_id, jobs)), "job id")
         _check_different([job.key for job in jobs if job.key is not None], "idempotency key")
@@ -196,13 +218,25 @@ def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> int:
             f"{size_bytes:,} bytes of payload in one push, at most "
             f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
         )
-    return _LINE_BYTES * len(jobs) + size_bytes
+    return _LINE_BYTES * len(jobs) + size_bytes, is_plain
 
 
 def _check_different(names: list[str], what: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise InvalidRequestError(f"{what} {twice!r} stands twice in one push")
+
+
+def _is_known(state: State, jobs: tuple[NewJob, ...], request: Request) -> bool:
+    """Whether the queue has a job with the id of one of these."""
+    if not state.jobs.by_id.keys().isdisjoint(map(_id, jobs)):
+        return True
+    return bool(state.cold.rows.segments and _find_cold(state, jobs, request))
+
+
+def _count_new(state: State, count: int, size_bytes: int) -> None:
+    state.added_bytes += size_bytes
+    state.next_seq += count
 
 
 def _look_up(
@@ -225,7 +259,7 @@ def _look_up(
             continue
         key = keys.get(job.key or "")
         if key is not None and is_valid_key(state, key, now):
-            _check_key(job, key)
+            check_key(job, key)
             known[job.id] = key.job
         elif there is not None:
             _check_repeated(job, there)
@@ -257,7 +291,7 @@ def look_up_unique(
     valid = {
         key: row
         for key, row in found.items()
-        if -_FUTURE <= now - row.at <= timedelta(seconds=wanted[key].unique_s or 0)
+        if -FUTURE <= now - row.at <= timedelta(seconds=wanted[key].unique_s or 0)
     }
     times = {job.id: (_run_at(job, now), _expires_at(job, now)) for job in named}
     taken = unique_jobs.find_taken(state, named, times, valid, now, ending)
@@ -274,15 +308,6 @@ def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict
     return {job_id: job for job_id, ((_, job, _), _) in found.items()}
 
 
-def _check_key(job: NewJob, known: KeyRecord) -> None:
-    """Reject a job whose key belongs to one with other content."""
-    if known.digest != digest_of(job):
-        raise KeyConflictError(
-            f"idempotency key {job.key!r} belongs to job {known.job}, which has other "
-            "content; use another key, or push the same content"
-        )
-
-
 def _check_repeated(job: NewJob, there: JobRecord) -> None:
     """Reject a job whose id belongs to one with other content."""
     same = (job.kind, content_in(job), job.priority, job.key, job.group)
@@ -290,39 +315,6 @@ def _check_repeated(job: NewJob, there: JobRecord) -> None:
         raise KeyConflictError(
             f"job id {job.id!r} belongs to a job with other content; use another id"
         )
-
-
-def is_valid_key(state: State, key: KeyRecord, now: datetime) -> bool:
-    """Whether a key is recognised, by the clock of the writer that pushes it again."""
-    return -_FUTURE <= now - key.at <= timedelta(seconds=state.settings.key_retention_s)
-
-
-def keys_to_drop(
-    state: State, keyed: dict[str, NewJob], now: datetime, *, must_fit: bool = True
-) -> list[str]:
-    """The keys to drop so that new ones fit, all of them invalid by the clock of the writer.
-
-    These are the keys that are pushed again, and if there are too many, others. Others are there
-    if writers disagree about the time, or in segments: otherwise they have been tidied away.
-    """
-    if not keyed:
-        return []
-    settings, known = state.settings, state.known_keys
-    there = known.find(keyed)
-    replaced = [key for key in keyed if key in there]
-    excess = len(known) + len(keyed) - len(replaced) - settings.max_keys
-    if len(replaced) == len(keyed) or excess <= 0:
-        return replaced
-    expired_at, count = now - timedelta(seconds=settings.key_retention_s), excess + len(keyed)
-    found = known.before(expired_at, count) + known.after(now + _FUTURE, count)
-    spare = [key.id for key in found if key.id not in keyed]
-    if must_fit and len(spare) < excess:
-        raise QueueFullError(
-            f"too many idempotency keys: {len(known):,} are remembered, "
-            f"{settings.max_keys:,} are allowed (max_keys); push without a key, shorten "
-            "key_retention_s, or try again when some have been forgotten"
-        )
-    return [*replaced, *spare[:excess]]
 
 
 def without(known: Mapping[str, str], jobs: Sequence[NewJob]) -> Sequence[NewJob]:
@@ -397,18 +389,14 @@ def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
     return msgspec.structs.replace(record, expires_at=expires_at, group=job.group, **links)
 
 
-def digest_of(job: NewJob) -> str:
-    """A digest of all that was pushed except the id, which is new at every push.
-
-    What means the same has the same digest, however it was written.
-    """
-    content = normalized(job)
-    content = msgspec.structs.replace(content, id="", payload=_normal(content.payload))
-    return blake2b(_encode(content), digest_size=16).hexdigest()
-
-
-def _normal(payload: Raw) -> Raw:
-    try:
-        return Raw(_encode(msgspec.json.decode(payload)))
-    except msgspec.ValidationError:  # A number that no type of Python holds.
-        return payload
+def _plain_record(job: NewJob, seq: int, now: datetime) -> JobRecord:
+    """Return the same as ``_record`` for a job without options, in half the time."""
+    return JobRecord(
+        id=job.id,
+        kind=job.kind,
+        status="queued",
+        seq=seq,
+        payload=job.payload,
+        pushed_at=now,
+        priority=job.priority,
+    )

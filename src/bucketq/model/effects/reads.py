@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from bucketq.errors import InvalidRequestError, JobNotFoundError, UnavailableError
 from bucketq.model import check
-from bucketq.model.effects.limit_changes import reached_limits
+from bucketq.model.effects.limits.limit_changes import reached_limits
 from bucketq.model.indexes.cold_rows import ColdRows, ColdRowsNeededError, Place, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot

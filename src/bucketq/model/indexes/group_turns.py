@@ -183,8 +183,13 @@ class GroupTurns:
         self.show(list(self._hidden))
         self._times, self._noted = [], {}
 
-    def show_due(self, now: datetime) -> None:
-        """List groups again whose token buckets have a token by now."""
+    def show_freed(self, freed: set[str], now: datetime) -> None:
+        """List groups again of which a job has ended, or whose token buckets have a token by now.
+
+        ``freed`` is emptied.
+        """
+        self.show(freed)
+        freed.clear()
         while self._times and self._times[0][0] <= now:
             when, name = heappop(self._times)
             if self._noted.get(name) == when:

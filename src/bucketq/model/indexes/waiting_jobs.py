@@ -5,7 +5,7 @@ Jobs in segments are decoded and put into their lanes when their turn comes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 
 from bucketq.model.indexes.age_index import AgeIndex
@@ -81,10 +81,6 @@ class WaitingJobs:
             for each in self._cold.decode_next(name):
                 self.lane(name).add(each)
         return None
-
-    def kinds(self) -> Collection[str]:
-        """The kinds that may have a job, some perhaps twice, in a queue without groups."""
-        return [*self.lanes, *self._cold.lanes]
 
     def _decoded_head(self, name: str, now: datetime) -> JobRecord | None:
         lane = self.lanes.get(name)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model import check
-from bucketq.model.effects.limit_room import limit_of_group
+from bucketq.model.effects.limits.limit_room import limit_of_group
 from bucketq.model.limits import (
     EVERY_GROUP,
     FEATURE,

@@ -20,7 +20,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 
-from bucketq.model.effects.limit_room import LimitRoom, limit_of_group
+from bucketq.model.effects.limits.limit_room import LimitRoom, limit_of_group
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.lane import lane_of
 from bucketq.model.limits import FEATURE, GROUPS, group_target, kind_target
