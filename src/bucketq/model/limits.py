@@ -12,6 +12,7 @@ bucket only the time is kept at which it will be full, and of one that is full n
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -55,9 +56,9 @@ class LimitRecord(
         """How many jobs its rate lets start now, with a bucket that will be full at a time."""
         if self.rate is None:
             raise AssertionError(f"the limit {self.id} has no rate")
-        missing = 0 if full_at is None else (full_at - now) // _MICROSECOND
-        if missing <= 0:
+        if full_at is None or full_at <= now:
             return self.rate
+        missing = (full_at - now) // _MICROSECOND
         # Rounded up: a token counts when all of it is there.
         return self.rate + (-missing * self.rate) // self._period
 
@@ -74,12 +75,18 @@ class LimitRecord(
     @property
     def period(self) -> timedelta:
         """How long it takes to fill the bucket."""
-        return timedelta(seconds=self.period_s or 0.0)
+        return _periods(self.period_s)[0]
 
     @property
     def _period(self) -> int:
         """In microseconds."""
-        return round((self.period_s or 0.0) * 1_000_000)
+        return _periods(self.period_s)[1]
+
+
+@lru_cache(maxsize=1024)
+def _periods(period_s: float | None) -> tuple[timedelta, int]:
+    """Return a period, and its microseconds; cached, because every start of a job needs both."""
+    return timedelta(seconds=period_s or 0.0), round((period_s or 0.0) * 1_000_000)
 
 
 class BucketRecord(Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):

@@ -20,10 +20,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 
-from bucketq.model.effects.limits.limit_room import LimitRoom, limit_of_group
+from bucketq.model.effects.limits.limit_room import LimitRoom
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.lane import lane_of
-from bucketq.model.limits import FEATURE, GROUPS, group_target, kind_target
+from bucketq.model.limits import FEATURE, GROUPS
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 
@@ -217,16 +217,13 @@ class Turns:
         if self._room.of_kind(kind) > 0:
             return True
         del self._kinds[kind]
-        target = kind_target(kind)
-        when = self._room.next_token(target, self._state.limits.by_id.get(target))
+        when = self._room.kind_token(kind)
         if when is not None:
             self._state.waiting.turns.wake_at(when, f"\n{kind}")  # No group has this name.
         return False
 
     def _hide(self, group: str) -> None:
-        limit = limit_of_group(self._state, group)
-        until = self._room.next_token(group_target(group), limit)
-        self._state.waiting.turns.hide(group, until)
+        self._state.waiting.turns.hide(group, self._room.group_token(group))
         self._hidden.append(group)
 
 
