@@ -3,44 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bucketq
 from bucketq import BatchCounts, Context, JobSpec, Queue, Worker
-from tests.chaos.fleet import Fleet, fleet
-from tests.servers.running import running
-from tests.servers.server import ENVIRON
+from tests.chaos.fleet import Fleet
 
 pytestmark = pytest.mark.timeout(120)
 
 JOBS = 200
 IDLE = 650  # More than two pages of a cancellation.
-
-
-@pytest.fixture(params=["file", "seaweedfs"])
-def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A queue that is there, and empty."""
-    if request.param == "file":
-        address = (tmp_path / "queue.json").as_uri()
-    else:
-        for variable, value in ENVIRON.items():
-            monkeypatch.setenv(variable, value)
-        address = running(request.param).url()
-    with bucketq.connect_sync(address, mode="direct") as queue:
-        queue.configure(archive_after_s=3600)
-    return address
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Fleet]:
-    """Processes that end with the test."""
-    with fleet(tmp_path) as started:
-        yield started
-    assert started.complaints() == ""
 
 
 async def until_ended(queue: Queue[Any], batch_id: str, count: int) -> None:
@@ -51,12 +25,14 @@ async def until_ended(queue: Queue[Any], batch_id: str, count: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_the_callback_runs_once_with_the_right_counts(processes: Fleet, url: str) -> None:
-    first = processes.serve(url)
+async def test_the_callback_runs_once_with_the_right_counts(
+    processes: Fleet, served_url: str
+) -> None:
+    first = processes.serve(served_url)
     first.wait_until_leading()
-    second = processes.serve(url)
+    second = processes.serve(served_url)
     second.wait_until_serving()
-    worker = Worker(url, mode="remote", timeout_s=30, concurrency=10)
+    worker = Worker(served_url, mode="remote", timeout_s=30, concurrency=10)
     reports: list[tuple[str, BatchCounts | None]] = []
 
     @worker.handler("page", max_attempts=50)
@@ -70,7 +46,7 @@ async def test_the_callback_runs_once_with_the_right_counts(processes: Fleet, ur
     async def report(name: str, context: Context) -> None:
         reports.append((name, context.job.done_batch))
 
-    async with bucketq.connect(url, mode="remote", timeout_s=30) as queue:
+    async with bucketq.connect(served_url, mode="remote", timeout_s=30) as queue:
         async with queue.batch(on_done=JobSpec(kind="report", payload="pages")) as pages:
             await pages.push_many([JobSpec(kind="page", payload=n) for n in range(JOBS)])
         async with queue.batch(on_done=JobSpec(kind="report", payload="idle")) as idle:

@@ -4,43 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bucketq
 from bucketq import Context, JobSpec, Queue, Snooze, Worker
-from tests.chaos.fleet import Fleet, fleet
-from tests.servers.running import running
-from tests.servers.server import ENVIRON
+from tests.chaos.fleet import Fleet
 
 pytestmark = pytest.mark.timeout(120)
 
 JOBS = 200
-
-
-@pytest.fixture(params=["file", "seaweedfs"])
-def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A queue that is there, and empty."""
-    if request.param == "file":
-        address = (tmp_path / "queue.json").as_uri()
-    else:
-        for variable, value in ENVIRON.items():
-            monkeypatch.setenv(variable, value)
-        address = running(request.param).url()
-    with bucketq.connect_sync(address, mode="direct") as queue:
-        queue.configure(archive_after_s=3600)
-    return address
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Fleet]:
-    """Processes that end with the test."""
-    with fleet(tmp_path) as started:
-        yield started
-    assert started.complaints() == ""
 
 
 async def until_done(queue: Queue[Any], count: int) -> None:
@@ -51,12 +25,12 @@ async def until_done(queue: Queue[Any], count: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_each_completed_job_has_pushed_once(processes: Fleet, url: str) -> None:
-    first = processes.serve(url)
+async def test_each_completed_job_has_pushed_once(processes: Fleet, served_url: str) -> None:
+    first = processes.serve(served_url)
     first.wait_until_leading()
-    second = processes.serve(url)
+    second = processes.serve(served_url)
     second.wait_until_serving()
-    worker = Worker(url, mode="remote", timeout_s=30, concurrency=10)
+    worker = Worker(served_url, mode="remote", timeout_s=30, concurrency=10)
 
     @worker.handler("first", max_attempts=50)
     async def work(number: int, context: Context) -> int:
@@ -68,7 +42,7 @@ async def test_each_completed_job_has_pushed_once(processes: Fleet, url: str) ->
         seen = await context.queue.get(context.job.id)
         return seen.attempt
 
-    async with bucketq.connect(url, mode="remote", timeout_s=30) as queue:
+    async with bucketq.connect(served_url, mode="remote", timeout_s=30) as queue:
         await queue.push_many([JobSpec(kind="first", payload=n) for n in range(JOBS)])
         working = asyncio.create_task(worker.run())
         await until_done(queue, JOBS // 4)

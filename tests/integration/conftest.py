@@ -1,0 +1,37 @@
+"""A queue on a file and on an S3 server, and processes that a test may kill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bucketq
+from tests.chaos.fleet import Fleet, fleet
+from tests.servers.running import running
+from tests.servers.server import ENVIRON
+
+
+@pytest.fixture(params=["file", "seaweedfs"])
+def served_url(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """A queue that is there, and empty."""
+    if request.param == "file":
+        address = (tmp_path / "queue.json").as_uri()
+    else:
+        for variable, value in ENVIRON.items():
+            monkeypatch.setenv(variable, value)
+        address = running(request.param).url()
+    with bucketq.connect_sync(address, mode="direct") as queue:
+        queue.configure(archive_after_s=3600)
+    return address
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Fleet]:
+    """Processes that end with the test."""
+    with fleet(tmp_path) as started:
+        yield started
+    assert started.complaints() == ""
