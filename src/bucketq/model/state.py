@@ -401,12 +401,8 @@ class State:
         self._enter_plain(plain)
 
     def _enter_plain(self, jobs: Iterable[JobRecord]) -> None:
-        waiting: dict[str, list[JobRecord]] = {}
-        for job in jobs:
-            waiting.setdefault(job.kind, []).append(job)
-        for kind, some in waiting.items():
-            self._count(kind, "queued", len(some))
-            self.waiting.lane(kind).extend(some)
+        for kind, count in self.waiting.extend(jobs):
+            self._count(kind, "queued", count)
 
     def _enter(self, job: JobRecord) -> None:
         if job.status == "queued":

@@ -42,6 +42,15 @@ class WaitingJobs:
         else:
             self.lane(job.kind).add(job)
 
+    def extend(self, jobs: Iterable[JobRecord]) -> list[tuple[str, int]]:
+        """Add jobs that are due and have no group; return how many of each kind there are."""
+        kinds: dict[str, list[JobRecord]] = {}
+        for job in jobs:
+            kinds.setdefault(job.kind, []).append(job)
+        for kind, some in kinds.items():
+            self.lane(kind).extend(some)
+        return [(kind, len(some)) for kind, some in kinds.items()]
+
     def lane(self, name: str) -> Lane:
         """Return a lane, which may be new."""
         if (lane := self.lanes.get(name)) is None:
