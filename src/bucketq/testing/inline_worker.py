@@ -16,6 +16,7 @@ from msgspec import structs
 
 from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.clock import Clock
+from bucketq.model.records import Progress
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 from bucketq.worker.attempt import Attempt, End, Ended
@@ -40,9 +41,11 @@ class Ran:
     job: Job[Any]
     """The job as the attempt left it: its status, its result, its errors."""
     end: End
-    """How the attempt ended: ``done``, ``retried``, ``dead`` or ``cancelled``."""
+    """How the attempt ended: ``done``, ``retried``, ``snoozed``, ``dead`` or ``cancelled``."""
     error: BaseException | None = None
     """The exception that the handler raised."""
+    progress: Progress | None = None
+    """What the handler has reported last of how far it has come."""
 
 
 class InlineWorker:
@@ -94,7 +97,7 @@ class InlineWorker:
         finally:
             self._keeper.drop(job.lease)
         left = await self._queue.get(job.id)
-        return Ran(left, ended.end, _error(attempt, ended, left))
+        return Ran(left, ended.end, _error(attempt, ended, left), attempt.progress())
 
     async def _run_and_settle(self, attempt: Attempt) -> Ended:
         if attempt.has_used_up_attempts:
