@@ -264,6 +264,8 @@ async def test_what_belongs_to_one_object_is_refused(queue: Queue[Any]) -> None:
         await queue.publish("spark", 1, [JobSpec(kind="mail", payload=1)])
     with pytest.raises(InvalidRequestError, match="has 4 partitions"):
         await queue.history_range()
+    with pytest.raises(InvalidRequestError, match="history_retention_s is about one object"):
+        await queue.configure(history_retention_s=3600)
 
 
 @pytest.mark.parametrize("mode", ["direct", "embedded", "auto"])

@@ -49,6 +49,7 @@ from bucketq.model.results import FindArchived, Wait
 A = TypeVar("A")
 _Handler = Callable[[Request, float], Awaitable[Any]]
 
+_HISTORY = "history_retention_s"
 _SEQ_BITS = 40
 """A page of jobs begins after a number of one partition; the bits above it name the partition."""
 
@@ -155,12 +156,7 @@ class PartitionedCommitter:
         if handle is None and self._count == 1:
             handle = self._first_only
         if handle is None:
-            name = type(request.operation).__name__.lower()
-            message = (
-                f"{self.where} has {self._count} partitions, and {name} works on one object only: "
-                "use a queue without partitions for Spark, bulk writes, consumers and histories"
-            )
-            raise InvalidRequestError(message)
+            raise self._refused(type(request.operation).__name__)
         version = self.version
         try:
             return await handle(request, timeout_s)
@@ -169,6 +165,12 @@ class PartitionedCommitter:
                 raise
             # The token of one partition has a version of its own, and the others are repeated too.
             raise UnavailableError(str(error), request=token_of(request, version)) from error
+
+    def _refused(self, what: str) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"{self.where} has {self._count} partitions, and {what} is about one object: writes "
+            "and streams of Spark, consumers and histories need a queue without partitions"
+        )
 
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call."""
@@ -300,6 +302,9 @@ class PartitionedCommitter:
     async def _everywhere(self, request: Request, timeout_s: float) -> Any:
         """Send a change to partition 0, which may refuse it, and then to the others."""
         operation = request.operation
+        changes = operation.changes if isinstance(operation, ops.Configure) else {}
+        if changes.get(_HISTORY) and self._count > 1:
+            raise self._refused(_HISTORY)
         answer = await self._parts[0].submit(request, timeout_s)
         if not isinstance(operation, ops.Configure) or operation.changes:
             others = await _all(part.submit(request, timeout_s) for part in self._parts[1:])
