@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -433,18 +433,16 @@ class WorkingState:
             self.parked.add(pending)
 
     def _withdraw(self, pending: PendingRequest, withdraw: Withdraw, applied: Applied) -> None:
-        """Drop a parked claim. Unless jobs were released, nothing must be written."""
-        for claim in [*self.parked.withdraw(withdraw.secret), *self._waiting(withdraw.secret)]:
+        """Drop a claim that has no jobs. Unless jobs were released, nothing must be written."""
+        for claim in [*self.parked.withdraw(withdraw.secret), *self._in_vain(withdraw.secret)]:
             claim.resolve((), None)
         if not applied.changes:
             self.backlog.drop(pending)
             pending.resolve(applied.answer, applied.error)
 
-    def _waiting(self, secret: str) -> list[PendingRequest]:
-        """Return the copies of a claim that wait for rows of segments."""
-        return [
-            pending
-            for pending in self.backlog.waiting.values()
-            if isinstance(pending.request.operation, Claim)
-            and pending.request.operation.secret == secret
-        ]
+    def _in_vain(self, secret: str) -> list[PendingRequest]:
+        """Return the copies of a claim that wait for rows, or found nothing: they never will."""
+        claims = [each for each in self.backlog if type(each.request.operation) is Claim]
+        found = [each for each in claims if cast("Claim", each.request.operation).secret == secret]
+        self.backlog.remove([each for each in found if each.is_in_vain])
+        return [each for each in found if each.is_in_vain or id(each) in self.backlog.waiting]

@@ -61,6 +61,20 @@ async def test_a_parked_claim_is_dropped_at_once_and_costs_no_request() -> None:
 
 
 @virtual
+async def test_a_claim_that_found_nothing_finds_nothing_later() -> None:
+    world = World()
+    async with world.embedded() as queue:
+        # The look that confirms its answer shows that another process has pushed a job.
+        world.store.plan("get_if_changed", first(world.rival_pushes))
+        waiting = ask(queue, claim(0))
+        withdrawn = ask(queue, WITHDRAW)
+        assert (await waiting, await withdrawn) == ((), 0)
+        await asyncio.sleep(10)
+        assert (await queue.stats()).total("queued") == 1
+        assert (await first_job(world)).attempt == 0
+
+
+@virtual
 async def test_a_claim_that_is_not_written_yet_is_undone_in_the_same_commit() -> None:
     world = World()
     async with world.embedded() as queue:
