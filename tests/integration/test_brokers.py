@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -190,39 +189,6 @@ def test_a_second_broker_stands_by_and_takes_over(processes: Fleet, url: str) ->
     second.send(signal.SIGTERM)
     assert second.wait() == 0
     third.wait_until_leading(3)
-
-
-def test_a_wait_for_a_job_survives_a_broker_that_is_killed(processes: Fleet, url: str) -> None:
-    first = leading(processes, url)
-    second = processes.serve(url)
-    second.wait_until_serving()
-    with remote(url) as queue, ThreadPoolExecutor(1) as threads:
-        job_id = queue.push("add", [1, 2])
-        waiting = threads.submit(queue.wait, job_id, timeout_s=120)
-        time.sleep(0.3)  # The wait is probably parked by then; the test holds if it is not.
-        first.kill()
-        second.wait_until_leading(2)
-        (job,) = queue.claim("add")
-        assert not waiting.done()
-        queue.complete(job, 3)
-        assert waiting.result(60) == 3
-
-
-def test_turns_and_limits_survive_a_broker_that_is_killed(processes: Fleet, url: str) -> None:
-    first = leading(processes, url)
-    second = processes.serve(url)
-    second.wait_until_serving()
-    with remote(url) as queue:
-        queue.limit(group="*", running=2)
-        queue.limit(group="b", rate=1, period_s=3600)
-        for group in "aaabbb":
-            queue.push("report", group, group=group)
-        assert [job.payload for job in queue.claim(limit=2)] == ["a", "b"]
-        first.kill()
-        second.wait_until_leading(2)
-        assert [job.payload for job in queue.claim(limit=10)] == ["a"]
-        queue.unlimit(group="b")
-        assert [job.payload for job in queue.claim(limit=10)] == ["b"]
 
 
 def test_a_broker_that_was_frozen_steps_down_and_harms_nobody(
