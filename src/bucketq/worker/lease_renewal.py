@@ -16,6 +16,7 @@ from typing import Literal
 
 from bucketq.errors import RejectedError, UnavailableError
 from bucketq.model.operations import LeaseRef, Pulse
+from bucketq.model.partitions import split_lease
 from bucketq.model.records import Progress
 from bucketq.model.settings import Settings
 
@@ -60,6 +61,8 @@ class LeaseKeeper:
         self.settings = settings
         """They may be replaced while it runs."""
         self._kept: dict[tuple[str, str], _HeldLease] = {}
+        self._beating: dict[int | None, asyncio.Task[None]] = {}
+        """Heartbeats without an answer, by partition, if jobs are in several."""
         self._news = asyncio.Event()
         self._woke_at = float("-inf")
         """When this process last resumed after a suspension, by the loop's time."""
@@ -84,17 +87,42 @@ class LeaseKeeper:
 
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
-        loop = asyncio.get_running_loop()
+        try:
+            await self._run()
+        finally:
+            for task in self._beating.values():
+                task.cancel()
+
+    async def _run(self) -> None:
         while True:
             while not self._kept:
                 self._news.clear()
                 await self._news.wait()
             await self._rest()
-            sent_at = loop.time()
             leases = [kept.lease for kept in self._kept.values()]
-            size = min(_LARGEST_BATCH, self.settings.max_batch_jobs)
-            for start in range(0, len(leases), size):
-                await self._beat(leases[start : start + size], sent_at)
+            if len({split_lease(each.lease)[1] for each in leases}) <= 1 and not self._beating:
+                await self._beat_all(leases)
+            else:
+                await self._beat_partitions(leases)
+
+    async def _beat_partitions(self, leases: list[LeaseRef]) -> None:
+        """Send heartbeats to several partitions: one that does not answer holds up no other."""
+        parts: dict[int | None, list[LeaseRef]] = {}
+        for lease in leases:
+            parts.setdefault(split_lease(lease.lease)[1], []).append(lease)
+        loop = asyncio.get_running_loop()
+        for partition, some in parts.items():
+            if partition not in self._beating:
+                self._beating[partition] = loop.create_task(self._beat_all(some))
+        await asyncio.wait(self._beating.values(), timeout=self.settings.heartbeat_s)
+        for partition in [each for each, task in self._beating.items() if task.done()]:
+            self._beating.pop(partition).result()
+
+    async def _beat_all(self, leases: list[LeaseRef]) -> None:
+        sent_at = asyncio.get_running_loop().time()
+        size = min(_LARGEST_BATCH, self.settings.max_batch_jobs)
+        for start in range(0, len(leases), size):
+            await self._beat(leases[start : start + size], sent_at)
 
     async def _rest(self) -> None:
         """Wait between two heartbeats, and check for leases that may have expired."""

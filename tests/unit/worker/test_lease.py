@@ -298,3 +298,33 @@ def test_silence_keeps_counting_while_a_process_is_suspended_now_and_then() -> N
         assert events == [("a", "silent")]
 
     run(main)
+
+
+class HalfStuck(Beaten):
+    """A queue with partitions, the second of which does not answer."""
+
+    async def heartbeat(self, jobs: list[LeaseRef], /) -> list[Pulse]:
+        if any(lease.lease.endswith(".1") for lease in jobs):
+            await asyncio.sleep(60)
+            raise UnavailableError("no answer")
+        return await super().heartbeat(jobs)
+
+
+@virtual
+async def test_a_partition_that_does_not_answer_ends_no_lease_of_another() -> None:
+    events: list[tuple[str, LeaseEvent]] = []
+    queue = HalfStuck()
+    keeper = LeaseKeeper(queue.heartbeat, Settings())
+    running = asyncio.create_task(keeper.run())
+    for partition in ("0", "1"):
+        held = LeaseRef(f"job {partition}", f"lease.{partition}")
+
+        def record(event: LeaseEvent, job: str = held.job) -> None:
+            events.append((job, event))
+
+        keeper.keep(held, asyncio.get_running_loop().time(), record)
+    await asyncio.sleep(200)
+    assert events == [("job 1", "silent")]
+    assert len(queue.beats) >= 15
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
