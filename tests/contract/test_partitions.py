@@ -342,3 +342,18 @@ async def test_a_worker_works_on_all_partitions(tmp_path: Path) -> None:
         await worker.run(burst=True)
         assert sorted(seen) == [*range(8), *range(100, 108)]
         assert [await queue.wait(job_id) for job_id in ids] == [*range(8)]
+
+
+@pytest.mark.parametrize("mode", ["direct", "embedded", "auto"])
+async def test_clients_that_create_a_queue_at_once_get_the_same_one(
+    tmp_path: Path, mode: Any
+) -> None:
+    url = f"{in_a_file(tmp_path)}?partitions=3"
+
+    async def push(number: int) -> str:
+        async with bucketq.connect(url, mode=mode) as queue:
+            return await queue.push("mail", number)
+
+    ids = await asyncio.gather(*map(push, range(6)))
+    async with bucketq.connect(url, mode="direct") as queue:
+        assert {job.id for job in (await queue.jobs()).jobs} == set(ids)

@@ -330,12 +330,13 @@ class Register:
     async def _create(self) -> Document:
         state = State(incarnation=new_id(self._clock), created_at=self._clock.now())
         state.settings = settings.DEEP
-        self.partition = state.partition = new_partition(self.partition, state)
+        state.partition = new_partition(self.partition, state)
         document = Document(state)
         prepared = self.prepare(document)
         self.segments.attach(state)
         etag = await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
         await self._demand_conditions(prepared)
+        self.partition = state.partition
         self._know(etag, state, prepared)
         return document
 
