@@ -163,7 +163,7 @@ def test_each_line_may_be_a_job_with_its_own_fields(console: Console) -> None:
         (b'"\xff"', "line 3"),
         (b'{"kind": "a", "payload": [1e400]}', "number out of range"),
         (b'{"kind": "a", "payload": %s}' % (b"7" * 5000), "integer value out of range"),
-        (b'{"kind": "a", "payload": "%s"}' % (b"x" * 2_000_000), "payload too large"),
+        (b'{"kind": "a", "payload": "%s"}' % (b"x" * 3_000_000), "payload too large"),
     ],
 )
 def test_a_bad_line_is_named_before_anything_is_pushed(
@@ -171,6 +171,7 @@ def test_a_bad_line_is_named_before_anything_is_pushed(
 ) -> None:
     good = b'{"kind": "a", "payload": 1}\n'
     (console.folder / "jobs.jsonl").write_bytes(good * 2 + line + b"\n" + good)
+    console.ok("create", "URL", "max_payload_bytes=2000000")
     ran = console.run("push", "URL", "--bulk", "--file", "jobs.jsonl", "--batch", "1")
     assert ran.code == 2
     assert "line 3" in ran.err

@@ -81,3 +81,34 @@ def test_a_line_with_a_reference_is_not_imported_as_if_it_were_the_payload(
     ran = other.run("import", "URL", str(lines))
     assert (ran.code, "import from the address of the queue" in ran.err) == (2, True)
     assert other.ok("import", "URL", str(lines), "--status", "dead", "--json").json["pushed"] == 0
+
+
+def test_lines_of_a_bulk_push_may_be_large(console: Console) -> None:
+    lines = console.folder / "lines.jsonl"
+    small = '{"kind": "a", "payload": 1}\n'
+    lines.write_text(small + '{"kind": "a", "payload": "' + "x" * 2_000_000 + '"}\n')
+    words = ("push", "URL", "--bulk", "--file", str(lines))
+    assert console.ok(*words, "--json").json["pushed"] == 2
+    assert "2,000,002 bytes in the side object" in console.ok("ls", "URL").out
+    # So many lines are added in one commit, unless one of them is large.
+    lines.write_text(small * 10_001 + lines.read_text())
+    ran = console.ok(*words, "--progress", str(console.folder / "other"))
+    assert "in batches, and not in one commit: the payload of line 10003 is large" in ran.err
+    assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 10_005
+
+
+def test_a_follow_up_may_be_large(console: Console) -> None:
+    console.ok("push", "URL", "first", "1", "--id", "first")
+    job = console.ok("claim", "URL", "--json").json
+    follow_up = '{"kind": "next", "id": "next", "payload": "' + "x" * 100_000 + '"}'
+    console.ok("complete", "URL", "first", job["lease"], "--push", follow_up)
+    shown = console.ok("show", "URL", "next", "--payload")
+    assert shown.out.strip() == '"' + "x" * 100_000 + '"'
+
+
+def test_what_cannot_be_large_says_so(console: Console) -> None:
+    large = '"' + "x" * 100_000 + '"'
+    console.ok("create", "URL")
+    ran = console.run("schedule", "add", "URL", "nightly", "report", large, "--every", "5m")
+    assert ran.code == 2
+    assert "at most 16,384 are allowed; put the data in an object of its own" in ran.err

@@ -15,6 +15,7 @@ from pathlib import Path
 from bucketq.codec import Document
 from tests.compat.adopted_rows import adopted_segment
 from tests.compat.expiring_rows import expiring_segment
+from tests.compat.large_rows import large_parts, large_segment
 from tests.compat.limit_rows import limited_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_segment
@@ -38,6 +39,11 @@ def segment_path(segment: str, queue: str = "deep") -> Path:
     return folder / (segment if segment.endswith(".gone") else f"{segment}.jsonl")
 
 
+def part_path(name: str) -> Path:
+    """The place of a part of a side object beside its queue."""
+    return path_of("large").with_suffix("") / "payloads" / name
+
+
 def files() -> dict[Path, bytes]:
     """All golden files as the code writes them now."""
     found = {path_of(name): encode(name) for name in FILES}
@@ -52,6 +58,9 @@ def files() -> dict[Path, bytes]:
     found[segment_path(record.id, "adopted")] = body
     record, body = limited_segment()
     found[segment_path(record.id, "limited")] = body
+    record, body = large_segment()
+    found[segment_path(record.id, "large")] = body
+    found |= {part_path(name): body for name, body in large_parts().items()}
     return found | {segment_path(name): body for name, body in vectors().items()}
 
 

@@ -28,6 +28,7 @@ from bucketq.model.tokens import TokenRecord
 from tests.compat.adopted_rows import adopted
 from tests.compat.expiring_rows import expiring
 from tests.compat.golden_file import Golden
+from tests.compat.large_rows import large
 from tests.compat.limit_rows import limited
 from tests.compat.linked_rows import linked
 from tests.compat.operator_rows import operated
@@ -444,4 +445,5 @@ FILES = {
     "limited": Golden(limited, "commit-1", 2),
     "linked": Golden(linked, "commit-1", 2),
     "partitioned": Golden(partitioned, "commit-1", 2),
+    "large": Golden(large, "commit-1", 2),
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw, Struct, structs
 
+import bucketq
 from bucketq.codec import FORMAT, decode
 from bucketq.codec.segment_file import (
     decode_ids,
@@ -57,6 +58,7 @@ from bucketq.model.worker_records import WorkerRecord
 from tests.compat import regenerate
 from tests.compat.adopted_rows import adopted_ids, adopted_segment
 from tests.compat.expiring_rows import expiring_at, expiring_segment
+from tests.compat.large_rows import FILM, TEXT
 from tests.compat.limit_rows import limited_at, limited_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_at, unique_segment
@@ -262,6 +264,23 @@ def test_jobs_of_a_golden_queue_wait_and_are_counted() -> None:
     assert not state.followed.waiting
     (batch, *_) = apply(state, Request(ReadBatches()), NOW).answer
     assert (batch.completed, batch.cancelled, batch.counts.open) == (1, 1, 1)
+
+
+async def test_large_payloads_of_a_golden_queue_are_read(tmp_path: Path) -> None:
+    for path, body in regenerate.files().items():
+        if path.parts[len(regenerate.FOLDER.parts) + 1].startswith("large"):
+            assert path.read_bytes() == body, HOW
+            copy = tmp_path / path.relative_to(regenerate.FOLDER / "format-2")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(body)
+    async with bucketq.connect((tmp_path / "large.json").as_uri(), mode="direct") as queue:
+        jobs = await queue.claim(limit=4)
+        assert {job.id: job.payload for job in jobs} == {
+            "job-1": json.loads(TEXT),
+            "job-2": FILM,
+            "job-4": FILM,
+        }
+        assert [chunk async for chunk in queue.open_result("job-3")] == [TEXT[:16], TEXT[16:]]
 
 
 def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None:

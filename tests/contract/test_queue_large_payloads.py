@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
 
 from bucketq import (
     JobSpec,
+    LeaseLostError,
     PayloadError,
     PayloadLostError,
     PayloadTooLargeError,
@@ -18,6 +21,9 @@ from bucketq import (
     RejectedError,
 )
 from bucketq.archive.archive_layout import Layout
+from bucketq.model.base import NewJob
+from bucketq.model.side_objects import object_name
+from bucketq.queue.large.side_writer import Placed, SideWriter
 from bucketq.store.url import open_store
 from tests.contract.places import Place
 from tests.environ import SPILL_BYTES
@@ -175,3 +181,69 @@ async def test_nothing_is_left_but_what_jobs_name(place: Place) -> None:
         assert len(keys) - len(markers) == 4 + 1
         # A job that has moved to a segment at once is looked for by the next sweep.
         assert not markers or SPILL_BYTES
+
+
+async def test_jobs_that_a_completion_pushes_may_be_large(place: Place) -> None:
+    async with place.connect() as queue:
+        await queue.push_many([JobSpec(kind="first", payload=n) for n in range(3)])
+        one, *others = await queue.claim("first", limit=3)
+        specs = [JobSpec(kind="next", payload=each) for each in (HUGE, "small", LARGE)]
+        ids = await queue.complete(one, LARGE, push=specs)
+        await queue.complete(one, LARGE, push=specs)  # Once more, as if the answer was lost.
+        jobs = await queue.claim("next", limit=5)
+        assert [(job.id, job.payload) for job in jobs] == [
+            *zip(ids, (HUGE, "small", LARGE), strict=True)
+        ]
+        assert await queue.wait(one.id) == LARGE
+        new = NewJob(id="own", kind="next", payload=Raw(msgspec.json.encode(LARGE)))
+        assert await queue.complete_many([(others[0], HUGE, (new,)), others[1]]) == [True, True]
+        (job,) = await queue.claim("next", limit=5)
+        assert (job.id, job.payload) == ("own", LARGE)
+        assert (await queue.stats()).bytes < 8000
+
+
+async def test_a_lost_completion_pushes_nothing_that_is_large(queue: Queue[Any]) -> None:
+    await queue.push("first", 0)
+    (job,) = await queue.claim("first")
+    await queue.release(job)
+    with pytest.raises(LeaseLostError):
+        await queue.complete(job, push=[JobSpec(kind="next", payload=LARGE)])
+    assert await queue.claim("next") == []
+
+
+async def test_large_follow_ups_that_came_too_late_are_written_again(
+    queue: Queue[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More commits were made while they were written than their names allow."""
+    await queue.push("first", 0)
+    (job,) = await queue.claim("first")
+    real, calls = SideWriter._place, list[int]()
+
+    async def place_late(writer: SideWriter, placed: Placed, tries: int) -> None:
+        calls.append(tries)
+        await real(writer, placed, tries)
+        if not tries:
+            incarnation = placed.object.partition("/")[0]
+            placed.object = object_name(incarnation, 1, placed.content.digest, "0" * 16)
+
+    monkeypatch.setattr(SideWriter, "_place", place_late)
+    await queue.complete(job, push=[JobSpec(kind="next", payload=LARGE)])
+    (pushed,) = await queue.claim("next")
+    assert (pushed.payload, calls) == (LARGE, [0, 1])
+
+
+async def test_a_claim_leaves_large_payloads_where_they_are_if_asked(queue: Queue[Any]) -> None:
+    await queue.push("film", LARGE)
+    (job,) = await queue.claim(fetch=False)
+    with pytest.raises(PayloadError, match="open_payload"):
+        job.payload  # noqa: B018 - it raises
+    text = b"".join([chunk async for chunk in job.open_payload()])
+    assert msgspec.json.decode(text) == LARGE
+
+
+async def test_what_has_to_be_in_its_job_says_how_to_push_it(queue: Queue[Any]) -> None:
+    spec = JobSpec(kind="film", payload=HUGE)
+    with pytest.raises(PayloadTooLargeError, match=r"only `push`, `push_many` and `complete` put"):
+        await queue.publish("writer", 1, [spec])
+    with pytest.raises(RejectedError, match=r"too large|at most"):
+        await queue.schedule("nightly", "film", HUGE, every_s=60)

@@ -244,8 +244,8 @@ class BlockingQueue(Generic[T]):
         """Finish a job, with an optional result; return the ids of the jobs that it pushes.
 
         The jobs in ``push`` are added in the same commit: they exist if and only if this job was
-        completed. At most 1,000, with 1 MiB of payloads together; a full queue takes them too. One
-        whose key, unique name or id is taken is not added.
+        completed. At most 1,000, with 1 MiB of payloads together, besides those that are large; a
+        full queue takes them too. One whose key, unique name or id is taken is not added.
         """
         return self._call(self._queue.complete, job, result, push=push, request=request)
 

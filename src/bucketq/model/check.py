@@ -44,6 +44,10 @@ MAX_INTEGER = 2**63 - 1  # The largest integer that the wire and other languages
 MAX_DELAY_S = 10 * 365 * 86400.0  # Ten years: what is longer is a mistake in the unit.
 MAX_LEASE_S = 7 * 86400.0  # A lost worker blocks its job for this long.
 
+_PUSH_IT = (
+    "more than that cannot be in the job itself, and only `push`, `push_many` and `complete` put "
+    "it beside the queue; otherwise put the data in an object of its own, and its address here"
+)
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
 _decode_raw = msgspec.json.Decoder(Raw).decode
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -337,9 +341,14 @@ def body(value: object, what: str, setting: str, limit: int) -> int:
     raw = bytes(value)
     size_bytes = len(raw)
     if size_bytes > limit:
+        advice = (
+            _PUSH_IT
+            if limit == MIB
+            else "put the data in an object of its own, and its address here"
+        )
         raise PayloadTooLargeError(
             f"{what} too large: {size_bytes:,} bytes, at most {limit:,} are allowed ({setting}); "
-            "put the data in an object of its own, and its address here"
+            f"{advice}"
         )
     if size_bytes > _DEEP_BYTES and _depth(raw) > MAX_DEPTH:
         _refuse(f"{what} nested deeper than {MAX_DEPTH} levels: flatten it")

@@ -67,8 +67,8 @@ class LeaseVerbs(Generic[T]):
         """Finish a job, with an optional result; return the ids of the jobs that it pushes.
 
         The jobs in ``push`` are added in the same commit: they exist if and only if this job was
-        completed. At most 1,000, with 1 MiB of payloads together; a full queue takes them too. One
-        whose key, unique name or id is taken is not added.
+        completed. At most 1,000, with 1 MiB of payloads together, besides those that are large; a
+        full queue takes them too. One whose key, unique name or id is taken is not added.
         """
         request_id = self._sender.new_id(ops.Complete, request)
         try:
@@ -80,7 +80,7 @@ class LeaseVerbs(Generic[T]):
             self._sender.drop_id(request_id)
             raise
         operation = ops.Complete(**structs.asdict(done))
-        if self._writer.is_large(done.result, done.result_encoding):
+        if self._writer.is_large_completion(done):
             await self._writer.complete(request_id, [operation])
         else:
             await self._sender.send_as(request_id, operation)
@@ -102,7 +102,7 @@ class LeaseVerbs(Generic[T]):
         if not completions:
             return []
         request_id = self._sender.new_id(ops.CompleteMany, request)
-        if any(self._writer.is_large(done.result, done.result_encoding) for done in completions):
+        if any(map(self._writer.is_large_completion, completions)):
             return list(await self._writer.complete(request_id, [*completions]))
         return list(await self._sender.send_as(request_id, ops.CompleteMany(jobs=completions)))
 

@@ -73,7 +73,11 @@ class FollowUps:
         if self.is_closed:
             message = "the handler has ended, so it is too late for follow-up jobs: use queue.push"
             raise InvalidRequestError(message)
-        size_bytes = self._size_bytes + check_follow_up(job, self._settings)
+        settings = self._settings
+        job_bytes = check_follow_up(job, settings, settings.max_payload_bytes)
+        # What is larger is written beside the queue before the completion.
+        is_large = job_bytes > settings.inline_bytes and settings.max_format > 1
+        size_bytes = self._size_bytes + (0 if is_large else job_bytes)
         check_amount(len(self._jobs) + 1, size_bytes)
         names = set(names_of(job))
         if names & self._names:

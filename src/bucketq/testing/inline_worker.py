@@ -19,6 +19,7 @@ from bucketq.clock import Clock
 from bucketq.model.records import Progress
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
+from bucketq.testing.whole_jobs import whole_job
 from bucketq.worker.attempt import Attempt, End, Ended
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import UnfitPayload
@@ -96,7 +97,7 @@ class InlineWorker:
             raise
         finally:
             self._keeper.drop(job.lease)
-        left = await self._queue.get(job.id)
+        left = await whole_job(self._queue, await self._queue.get(job.id))
         return Ran(left, ended.end, _error(attempt, ended, left), attempt.progress())
 
     async def _run_and_settle(self, attempt: Attempt) -> Ended:

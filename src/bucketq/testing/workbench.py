@@ -20,6 +20,7 @@ from anywhere.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
@@ -32,13 +33,16 @@ from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock, new_token
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model import check
+from bucketq.model.side_objects import refs_of
 from bucketq.queue.arguments import seconds
 from bucketq.queue.job import Job
+from bucketq.queue.large.payload_stream import PayloadStream
 from bucketq.queue.queue import Queue
 from bucketq.store.memory import forget_memory_store, shared_memory_store
 from bucketq.store.url import open_store
 from bucketq.testing.inline_worker import InlineWorker, Ran
 from bucketq.testing.schedule_stops import ScheduleStops
+from bucketq.testing.whole_jobs import whole_job
 from bucketq.worker.declared_schedules import DeclaredSchedules
 from bucketq.worker.handler_exceptions import GiveUp, Retry, Snooze
 from bucketq.worker.handlers import Handler, Handlers
@@ -199,13 +203,19 @@ class Workbench:
         after: int | None = 0
         while after is not None:
             page = self.queue.jobs(kinds=kind, after=after, limit=_PAGE_JOBS)
-            found += page.jobs
+            found += map(self._whole, page.jobs)
             after = page.next_after
         return found
 
     def job(self, job_id: str) -> Job[Any]:
         """Return a job as it is now. Raises ``JobNotFoundError``."""
-        return self.queue.get(job_id)
+        return self._whole(self.queue.get(job_id))
+
+    def _whole(self, job: Job[Any]) -> Job[Any]:
+        if not refs_of(job.record):
+            return job
+        bridge = self._open().bridge
+        return bridge.loop_thread.call(whole_job, bridge.queue, job)
 
     def run(
         self,
@@ -301,6 +311,10 @@ class _Bridge:
         if not hasattr(Queue, name):
             raise AttributeError(name)
         verb = getattr(self.queue, name)
+        if inspect.isasyncgenfunction(verb):
+            return lambda *args, **kwargs: PayloadStream(
+                verb(*args, **kwargs), self.loop_thread.loop
+            )
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             if self.loop_thread.loop.is_closed():

@@ -121,7 +121,7 @@ class Context:
 
         The id is known at once, and cannot be waited for in this handler. A job whose key, unique
         name or id belongs to another job by then is not added. At most 1,000 jobs, with 1 MiB of
-        payloads together; a full queue takes them too.
+        payloads together, besides those that are large; a full queue takes them too.
         """
         if isinstance(kind, JobSpec):
             spec: JobSpec[Any] = kind

@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from bucketq.model.records import Backoff
 from tests.unit.model.link_rules import BATCHES
+from tests.unit.model.payload_rules import large
 
 KINDS = ("a", "b", "c")
 
@@ -28,6 +29,7 @@ new_jobs = st.lists(
             "batch_id": st.sampled_from([*BATCHES, *BATCHES, "never"]),
             "after": st.lists(st.integers(0, 99), min_size=1, max_size=3),
             "on_failed": st.just("run"),
+            "large": large,
         },
     ),
     min_size=1,

@@ -47,7 +47,8 @@ from tests.unit.model.reference_expiry import check_expiry, expires_at, has_expi
 from tests.unit.model.reference_follow_ups import FollowUpReference
 from tests.unit.model.reference_links import LinkReference
 from tests.unit.model.reference_operators import OperatorReference
-from tests.unit.model.reference_unique import period_key
+from tests.unit.model.reference_payloads import content
+from tests.unit.model.reference_unique import key_content, period_key
 
 Row = dict[str, Any]
 Seen = Callable[[str], JobRecord]
@@ -174,6 +175,7 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
             raise InvalidRequestError
         for job in operation.jobs:
             check_expiry(job)
+        self.check_refs(operation.jobs)
         answer = [self._known(job, now) for job in operation.jobs]
         unknown = [job for job, known in zip(operation.jobs, answer, strict=True) if not known]
         named = [job for job in unknown if job.unique is not None]
@@ -220,11 +222,10 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
         return spare[:excess]
 
     def _known(self, job: NewJob, now: datetime) -> str | None:
-        content = msgspec.structs.replace(job, id="")
         key = self.keys.get(job.key) if job.key is not None else None
         retention = timedelta(seconds=self.settings.key_retention_s)
         if key is not None and now - retention <= key["at"] <= now + timedelta(days=1):
-            if key["content"] != content:
+            if key["content"] != key_content(job):
                 raise KeyConflictError
             return str(key["job"])
         row = self.jobs.get(job.id)
@@ -233,7 +234,8 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
         same = ("kind", "priority", "key", "group")
         if any(row[name] != getattr(job, name) for name in same):
             raise KeyConflictError
-        if row["payload"] != bytes(job.payload):
+        there = content(row["payload"], row["payload_encoding"])
+        if there != content(job.payload, job.payload_encoding):
             raise KeyConflictError
         return job.id
 
@@ -313,6 +315,7 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
         if row and row["outcome"] == "completed" and row["lease"] == operation.lease:
             return
         row = self._held(operation.job, operation.lease)
+        self.check_refs([operation])
         self.check_follow_ups(operation.follow_ups)
         self._finish(operation, row, now)
         self.push_follow_ups(operation.follow_ups, now)
@@ -320,6 +323,7 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
     def _finish(self, done: Complete | Completion, row: Row, now: datetime) -> None:
         row.update(status="done", outcome="completed", finished_at=now, cancel_requested=False)
         row.update(result=bytes(done.result), silent_s=0.0, lease_s=None, progress=None)
+        row["result_encoding"] = done.result_encoding
 
     def _completemany(
         self, operation: CompleteMany, now: datetime, _seen: Seen
@@ -328,6 +332,7 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
             raise InvalidRequestError
         for job in operation.jobs:
             self.check_follow_ups(job.follow_ups)
+        self.check_refs(operation.jobs)
         answer, pushing = [], []
         for job in operation.jobs:
             row = self.jobs.get(job.job, {"lease": None})

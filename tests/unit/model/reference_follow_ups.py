@@ -10,12 +10,13 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings
 from tests.unit.model.reference_expiry import check_expiry
+from tests.unit.model.reference_payloads import PayloadReference
 from tests.unit.model.reference_unique import UniqueReference, period_key
 
 Row = dict[str, Any]
 
 
-class FollowUpReference(UniqueReference):
+class FollowUpReference(UniqueReference, PayloadReference):
     """The part of the reference that adds jobs with completions."""
 
     jobs: dict[str, Row]

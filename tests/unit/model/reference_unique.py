@@ -7,11 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings
 from tests.unit.model.reference_expiry import expires_at, has_expired
+from tests.unit.model.reference_payloads import content
 
 Row = dict[str, Any]
 
@@ -58,8 +60,8 @@ class UniqueReference:
         """Remember the keys and the periods of a push."""
         for key, job in wanted.items():
             self.keys.pop(key, None)
-            content = msgspec.structs.replace(job, id="")
-            self.keys[key] = {"job": taken.get(job.id, job.id), "content": content, "at": now}
+            there = taken.get(job.id, job.id)
+            self.keys[key] = {"job": there, "content": key_content(job), "at": now}
 
     def _replace(self, job: NewJob, row: Row, now: datetime) -> None:
         if job.replace in ("payload", "both"):
@@ -67,6 +69,12 @@ class UniqueReference:
         if job.replace in ("run_at", "both"):
             row["run_at"] = now + timedelta(seconds=job.delay_s) if job.delay_s else job.run_at
             row["expires_at"] = expires_at(job, now)
+
+
+def key_content(job: NewJob) -> object:
+    """What a push with a known key has to have in common with the first one."""
+    plain = msgspec.structs.replace(job, id="", payload=Raw(b"0"))
+    return plain, content(job.payload, job.payload_encoding)
 
 
 def period_key(job: NewJob) -> str:

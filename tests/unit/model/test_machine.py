@@ -56,6 +56,7 @@ from tests.unit.model.driver import START
 from tests.unit.model.job_strategies import KINDS, UNIQUE, new_jobs
 from tests.unit.model.link_rules import LinkRules
 from tests.unit.model.operator_rules import OperatorRules, chosen, pick, sender, some_kinds
+from tests.unit.model.payload_rules import PayloadRules, large
 from tests.unit.model.reference import Reference, row_of
 from tests.unit.model.state_tables import tables
 
@@ -70,7 +71,7 @@ def plain(answer: object) -> object:
 PROGRESS = Progress(2, 3, "rows")
 
 
-class QueueMachine(OperatorRules, LinkRules):
+class QueueMachine(OperatorRules, LinkRules, PayloadRules):
     """Requests of a few clients, a clock that jumps, and commits."""
 
     def __init__(self) -> None:
@@ -154,6 +155,7 @@ class QueueMachine(OperatorRules, LinkRules):
             if "unique" in job:
                 jobs[place] = job | UNIQUE[(number + place) % len(UNIQUE)]
         self.give_links(jobs, fresh)
+        self.place_payloads(jobs, self.state.version)
         pairs = zip(fresh, jobs, strict=True)
         self.send(Push(jobs=tuple(NewJob(id=job_id, **job) for job_id, job in pairs)), by)
 
@@ -163,6 +165,7 @@ class QueueMachine(OperatorRules, LinkRules):
         if job is not None:
             same = NewJob(id=job.id, kind=job.kind, payload=job.payload, priority=job.priority)
             same = msgspec.structs.replace(same, key=job.key, group=job.group)
+            same = msgspec.structs.replace(same, payload_encoding=job.payload_encoding)
             self.send(Push(jobs=(same,)), by)
 
     @precondition(lambda self: self.state.waiting.lanes or self.state.delayed)
@@ -202,17 +205,17 @@ class QueueMachine(OperatorRules, LinkRules):
     @rule(
         number=pick,
         by=sender,
-        result=st.sampled_from([Raw(b""), Raw(b"[1]")]),
+        result=st.sampled_from([Raw(b""), Raw(b"[1]")]) | large,
         jobs=st.none() | new_jobs,
     )
     def complete(
-        self, number: int, by: tuple[str, int], result: Raw, jobs: list[dict[str, Any]] | None
+        self, number: int, by: tuple[str, int], result: Raw | int, jobs: list[dict[str, Any]] | None
     ) -> None:
         lease = self.some_lease(number)
         done = Complete(
             job=lease.job,
             lease=lease.lease,
-            result=result,
+            **self.result_of(result, self.state.version),
             follow_ups=self.follow_ups(jobs or [], number),
         )
         self.send(done, by)
@@ -225,6 +228,7 @@ class QueueMachine(OperatorRules, LinkRules):
             fresh[-1] = chosen(self.ids, number)
         for job, name in product(jobs, ("batch_id", "after", "on_failed")):
             job.pop(name, None)
+        self.place_payloads(jobs, self.state.version)
         return tuple(
             NewJob(id=job_id, **job, **(UNIQUE[number % len(UNIQUE)] if "unique" in job else {}))
             for job_id, job in zip(fresh, jobs, strict=True)

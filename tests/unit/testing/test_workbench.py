@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -366,3 +367,37 @@ def test_advancing_the_clock_lets_jobs_expire() -> None:
         assert [job.outcome for job in bench.jobs()] == ["expired"]
         with pytest.raises(bucketq.JobExpiredError):
             bench.queue.wait(bench.jobs()[0].id)
+
+
+def test_large_payloads_and_results_are_plain_values() -> None:
+    worker = bucketq.Worker()
+
+    @worker.handler("film")
+    def film(content: bytes, context: bucketq.Context) -> bytes:
+        context.push("rows", {"rows": [1] * 50_000})
+        return content * 2
+
+    @worker.handler("rows")
+    async def rows(content: dict[str, list[int]]) -> int:
+        return sum(content["rows"])
+
+    @worker.handler("stream")
+    async def stream(context: bucketq.Context) -> int:
+        return sum([len(chunk) async for chunk in context.job.open_payload()])
+
+    with Workbench(worker) as bench:
+        job_id = bench.queue.push("film", bytes(100_000))
+        bench.queue.push("stream", io.BytesIO(bytes(17 << 20)))
+        assert [len(each) for each in bench.pushed()] == [100_000, 17 << 20]
+        ran = {each.job.kind: each.job for each in bench.run(raise_errors=True)}
+        assert ran["film"].result == bytes(200_000)
+        assert (ran["rows"].result, ran["stream"].result) == (50_000, 17 << 20)
+        assert bench.pushed("rows") == [{"rows": [1] * 50_000}]
+        assert bench.job(job_id).result == bench.queue.wait(job_id)
+
+
+async def test_large_payloads_are_read_on_another_loop() -> None:
+    with Workbench() as bench:
+        job_id = await bench.async_queue.push("film", bytes(100_000))
+        chunks = [chunk async for chunk in bench.async_queue.open_payload(job_id)]
+        assert b"".join(chunks) == bytes(100_000)

@@ -102,24 +102,27 @@ async def test_limits_are_checked_when_a_job_is_pushed() -> None:
     @handler()
     async def push(context: Context) -> None:
         context.push("next", 1, id="n", key="k")
-        large = "x" * (600 << 10)
-        context.push("next", large)
+        long = "x" * (60 << 10)
+        for _ in range(17):
+            context.push("next", long)
+        context.push("next", "x" * 200_000)  # It is large, and not in the commit.
         for spec in (
             JobSpec(kind="bad kind", payload=1),
             JobSpec(kind="next", payload=1, id="n"),
             JobSpec(kind="next", payload=1, key="k"),
-            JobSpec[Any](kind="next", payload=large),
-            JobSpec[Any](kind="next", payload="x" * 2_000_000),
+            JobSpec[Any](kind="next", payload=long),
+            JobSpec[Any](kind="next", payload="x" * 300_000),
         ):
             with pytest.raises((InvalidRequestError, PayloadTooLargeError)) as error:
                 context.push(spec)
             raised.append(error.value)
-        for number in range(998):
+        for number in range(981):
             context.push("next", number)
         with pytest.raises(InvalidRequestError, match="1,000 jobs"):
             context.push("next", 1)
 
     async with opened() as (queue, faulty):
+        await queue.configure(max_payload_bytes=250_000)
         await queue.push("mail", 0)
         await burst(faulty, push)
         assert len(raised) == 5

@@ -338,7 +338,7 @@ def check_item(name: str, item: Item, settings: Settings) -> NewJob:
         scope, period_s = scope_of(spec)
         if scope is not None or period_s is not None:
             job = structs.replace(job, unique_scope=scope, unique_s=period_s)
-        check.new_job(job, settings)
+        check.new_job(job, settings, settings.max_payload_bytes)
     except RejectedError as error:
         raise InvalidRequestError(f"{name}, line {item.end.number}: {error}") from None
     return job

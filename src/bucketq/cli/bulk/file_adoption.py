@@ -25,7 +25,7 @@ from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.history import is_wanted
 from bucketq.model.partitions import OtherPartitionsError
 from bucketq.model.segments import SegmentRecord
-from bucketq.model.settings import Settings
+from bucketq.model.settings import MIB, Settings
 from bucketq.store.url import open_store
 
 _BATCH, _PART = 0, 1
@@ -144,6 +144,10 @@ class _FileWrite:
                 raise NotAdoptableError(
                     f"{self._feed.noun} {item.end.number} has an id, a key, a unique name, a "
                     "batch, jobs to wait for, a delay, a time or an expiry"
+                )
+            if len(bytes(job.payload)) > MIB:
+                raise NotAdoptableError(
+                    f"the payload of {self._feed.noun} {item.end.number} is large"
                 )
             row = pushed_row(job, len(rows))
             if size_bytes + len(row.line) >= SEGMENT_BYTES:

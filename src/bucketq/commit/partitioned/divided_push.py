@@ -123,4 +123,6 @@ def _is_touchy(row: Any) -> bool:
     """Whether a client would send a job or completion again under another id."""
     if isinstance(row, NewJob):
         return bool(row.after) or is_side(row.payload_encoding)
-    return isinstance(row, Completion) and is_side(row.result_encoding)
+    return isinstance(row, Completion) and (
+        is_side(row.result_encoding) or any(is_side(job.payload_encoding) for job in row.follow_ups)
+    )

@@ -28,12 +28,11 @@ from bucketq.model.effects.pushes import (
     row_bytes,
     without,
 )
-from bucketq.model.effects.side_refs import refuse_side
 from bucketq.model.job_ids import is_made_by, made_by
 from bucketq.model.operations import Complete, Completion
 from bucketq.model.records import JobRecord
 from bucketq.model.segments import unique_name
-from bucketq.model.settings import Settings
+from bucketq.model.settings import MIB, Settings
 from bucketq.model.state import State
 
 
@@ -73,15 +72,17 @@ def check_amount(count: int, size_bytes: int) -> None:
     if size_bytes > MAX_FOLLOW_UP_BYTES:
         raise PayloadTooLargeError(
             f"the jobs that are pushed with one completion have more than {MAX_FOLLOW_UP_BYTES:,} "
-            "bytes of payload: push fewer or smaller ones"
+            "bytes of payload, without those that are large: push fewer or smaller ones"
         )
 
 
-def check_follow_up(job: NewJob, settings: Settings) -> int:
-    """Check one job, and return how many bytes its payload has."""
+def check_follow_up(job: NewJob, settings: Settings, most_bytes: int = MIB) -> int:
+    """Check one job, and return how many bytes its payload has in the job.
+
+    A client passes ``most_bytes``, because it has not written a large payload yet.
+    """
     try:
-        size_bytes = check.new_job(job, settings)
-        refuse_side(job, "a job that is pushed with a completion")
+        size_bytes = check.new_job(job, settings, most_bytes)
         if job.unique is not None:
             unique_jobs.check_settings(job, settings)
         if job.batch_id is not None or job.after:

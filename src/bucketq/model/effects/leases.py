@@ -26,7 +26,7 @@ from bucketq.model.effects.follow_ups import (
 )
 from bucketq.model.effects.next_jobs import take_next
 from bucketq.model.effects.retry_delay import attempts_left, delay_after_failure
-from bucketq.model.effects.side_refs import check_results
+from bucketq.model.effects.side_refs import check_completions, note_named
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
     Claim,
@@ -137,7 +137,7 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
         if finished.follow_ups:
             check_follow_ups(finished.follow_ups, state.settings)
             has_follow_ups = True
-    check_results(state, with_result)
+    has_objects = check_completions(state, operation.jobs if has_follow_ups else with_result)
     done: dict[str, JobRecord] = {}
     pushing: list[Completion] = []
     answer = []
@@ -152,11 +152,12 @@ def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple
                 pushing.append(finished)
         else:
             answer.append(job.outcome == "completed")
-    if pushing:
-        look_ahead(state, pushing, done, now)
+    look_ahead(state, pushing, done, now)
     state.finish_jobs(done.values())
     for finished in pushing:
         push_follow_ups(state, finished, now)
+    if has_objects:
+        note_named(state)
     return tuple(answer)
 
 
@@ -192,17 +193,19 @@ def complete(state: State, operation: Complete, now: datetime) -> None:
         if job is not None and job.outcome == "completed" and job.lease == operation.lease:
             return
         raise _lost(state, operation.job)
-    if operation.result != NOTHING or operation.result_encoding is not None:
+    has_objects = False
+    if operation.result != NOTHING or operation.result_encoding is not None or operation.follow_ups:
         _check_result(state, operation)
-        check_results(state, (operation,))
+        has_objects = check_completions(state, (operation,))
     finished = (finished_with(held, operation, now),)
-    if not operation.follow_ups:
-        state.finish_jobs(finished)
-        return
-    check_follow_ups(operation.follow_ups, state.settings)
-    look_ahead(state, (operation,), (operation.job,), now)
+    if operation.follow_ups:
+        check_follow_ups(operation.follow_ups, state.settings)
+        look_ahead(state, (operation,), (operation.job,), now)
     state.finish_jobs(finished)
-    push_follow_ups(state, operation, now)
+    if operation.follow_ups:
+        push_follow_ups(state, operation, now)
+    if has_objects:
+        note_named(state)
 
 
 def fail(state: State, operation: Fail, now: datetime) -> str:

@@ -83,15 +83,16 @@ def check_payloads(state: State, jobs: Sequence[NewJob]) -> bool:
     return found
 
 
-def check_results(state: State, jobs: Sequence[Complete | Completion]) -> None:
-    """Check the references among results, and note that the queue has them."""
+def check_completions(state: State, jobs: Sequence[Complete | Completion]) -> bool:
+    """Check the references among results and follow-up jobs; return whether there are any."""
     found = False
     for job in jobs:
         if job.result_encoding is not None and is_side(job.result_encoding):
             check_ref(state, job.result, "result")
             found = True
-    if found:
-        note_named(state)
+        if job.follow_ups and check_payloads(state, job.follow_ups):
+            found = True
+    return found
 
 
 def note_named(state: State) -> None:

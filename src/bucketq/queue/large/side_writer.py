@@ -80,15 +80,21 @@ class SideWriter:
         self._inline_bytes = _SURELY_INLINE_BYTES
         """How large a payload or result may be to go in its job, as far as is known."""
 
-    def is_large(self, raw: Raw, encoding: Encoding | None) -> bool:
-        """Whether a payload or result may be too large for its job."""
-        return len(memoryview(raw)) > self._inline_bytes and not is_side(encoding)
-
     def is_large_job(self, job: NewJob, payload: object = None) -> bool:
         """Whether a payload may be too large for its job, or is a file."""
         if len(memoryview(job.payload)) > self._inline_bytes:
             return not is_side(job.payload_encoding)
         return job.payload_encoding is not None and is_file(payload)
+
+    def is_large_completion(self, done: ops.Complete | ops.Completion) -> bool:
+        """Whether a result, or the payload of a follow-up job, may be too large for its job."""
+        return self._has_large_result(done) or (
+            bool(done.follow_ups) and any(map(self.is_large_job, done.follow_ups))
+        )
+
+    def _has_large_result(self, done: ops.Complete | ops.Completion) -> bool:
+        is_long = len(memoryview(done.result)) > self._inline_bytes
+        return is_long and not is_side(done.result_encoding)
 
     async def push(
         self, request_id: RequestId, jobs: list[NewJob], payloads: Sequence[object]
@@ -126,24 +132,38 @@ class SideWriter:
     async def complete(
         self, request_id: RequestId, jobs: list[ops.Complete] | list[ops.Completion]
     ) -> Any:
-        """Complete one job with a large result, or several of which some have one."""
+        """Complete jobs, some of which have a large result or push a job with a large payload."""
         done: list[Any] = [*jobs]
         is_sent = False
-        places = [n for n, job in enumerate(done) if self.is_large(job.result, job.result_encoding)]
+        results = [n for n, job in enumerate(done) if self._has_large_result(job)]
+        pushed = [
+            (n, k)
+            for n, job in enumerate(done)
+            for k, new in enumerate(job.follow_ups)
+            if self.is_large_job(new)
+        ]
         placed = [
-            Placed(
-                _decoded(job.result, job.result_encoding), job.job, "result", f"lease={job.lease}"
-            )
-            for job in [done[n] for n in places]
+            *(
+                Placed(_result(done[n]), done[n].job, "result", f"lease={done[n].lease}")
+                for n in results
+            ),
+            # They are where the job is that is completed.
+            *(_placed(done[n].follow_ups[k], f"lease={done[n].lease}") for n, k in pushed),
         ]
 
         async def send_named(tries: int) -> Any:
             nonlocal is_sent
             is_sent = True
-            for n, each in zip(places, placed, strict=True):
+            for n, each in zip(results, placed, strict=False):
                 if each.object:
                     raw, encoding = each.body()
                     done[n] = replace(done[n], result=raw, result_encoding=encoding)
+            for (n, k), each in zip(pushed, placed[len(results) :], strict=True):
+                if each.object:
+                    raw, encoding = each.body()
+                    new = [*done[n].follow_ups]
+                    new[k] = replace(new[k], payload=raw, payload_encoding=encoding)
+                    done[n] = replace(done[n], follow_ups=tuple(new))
             is_single = isinstance(done[0], ops.Complete)
             operation = done[0] if is_single else ops.CompleteMany(jobs=tuple(done))
             if tries:
@@ -151,9 +171,7 @@ class SideWriter:
             return await self._sender.send_as(request_id, operation)
 
         try:
-            return await self._send_placed(
-                placed, send_named, lambda _, place: str(done[places[place]].job)
-            )
+            return await self._send_placed(placed, send_named, lambda _, place: placed[place].job)
         except UnavailableError as error:
             if is_sent:
                 raise
@@ -171,11 +189,7 @@ class SideWriter:
         send: Callable[[tuple[NewJob, ...], int], Awaitable[tuple[str, ...]]],
     ) -> tuple[str, ...]:
         places = [n for n, job in enumerate(jobs) if n in files or self.is_large_job(job)]
-        placed = [
-            # A push that replaces the payload of another job does not know which one.
-            Placed(files.get(n) or _content(job), _job_of(job), "payload", place_of(job))
-            for n, job in [(n, jobs[n]) for n in places]
-        ]
+        placed = [_placed(jobs[n], place_of(jobs[n]), files.get(n)) for n in places]
 
         async def send_named(tries: int) -> tuple[str, ...]:
             for n, each in zip(places, placed, strict=True):
@@ -259,13 +273,14 @@ class SideWriter:
             pass
 
 
-def _content(job: NewJob) -> SideContent:
-    return _decoded(job.payload, job.payload_encoding)
+def _placed(job: NewJob, place: str, content: SideContent | None = None) -> Placed:
+    if content is None:
+        encoding = job.payload_encoding
+        content = SideContent(content_bytes(job.payload, encoding), encoding)
+    # A push that replaces the payload of another job does not know which one.
+    return Placed(content, job.id if job.replace in (None, "run_at") else "", "payload", place)
 
 
-def _decoded(raw: Raw, encoding: Encoding | None) -> SideContent:
-    return SideContent(content_bytes(raw, encoding), encoding)
-
-
-def _job_of(job: NewJob) -> str:
-    return job.id if job.replace in (None, "run_at") else ""
+def _result(done: ops.Complete | ops.Completion) -> SideContent:
+    encoding = done.result_encoding
+    return SideContent(content_bytes(done.result, encoding), encoding)
