@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from bucketq.spark.chosen_columns import choose_columns
 from bucketq.spark.format_options import (
+    check_not_stored,
     has_stream_option,
     is_of_changes,
     read_options,
@@ -44,6 +46,7 @@ class BucketQDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns. Raises ``InvalidRequestError`` if an option is wrong."""
+        check_not_stored(self.options)
         if is_of_changes(self.options):
             return CHANGES_DDL
         if has_stream_option(self.options):
@@ -54,11 +57,13 @@ class BucketQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of a queue, of its archive, or of its history."""
-        del schema
         options = read_options(self.options)
         if options.table == "changes":
-            return ChangesTableReader(options)
-        return QueueTableReader(options) if options.table == "jobs" else ArchiveTableReader(options)
+            return ChangesTableReader(options, choose_columns(schema, CHANGES_DDL))
+        columns = choose_columns(schema, DDL)
+        if options.table == "jobs":
+            return QueueTableReader(options, columns)
+        return ArchiveTableReader(options, columns)
 
     def writer(
         self,
@@ -74,10 +79,9 @@ class BucketQDataSource(DataSource):
         self, schema: StructType
     ) -> JobStreamReader | ChangesStreamReader:
         """Return a reader that claims jobs of a queue, or one that follows its changes."""
-        del schema
         if is_of_changes(self.options):
-            return ChangesStreamReader(self.options)
-        return JobStreamReader(self.options)
+            return ChangesStreamReader(self.options, choose_columns(schema, CHANGES_DDL))
+        return JobStreamReader(self.options, choose_columns(schema, DDL))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,

@@ -32,8 +32,10 @@ _WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId", "bu
 _STREAM_ONLY = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
 _STREAM = (*_SHARED, "kind", *_STREAM_ONLY, _FETCH)
 _BATCH_WRITE_ONLY = ("writeId", "maxJobsPerCommit", "bulk")
-_SPARK_OWN = "checkpointlocation"
-"""An option of Spark's own that it passes on to the sink of a stream."""
+_SPARK_OWN = ("checkpointlocation", "queryname")
+"""Options of Spark's own that it passes on to the sink of a stream."""
+_STORED = ("provider", "owner")
+"""What Spark passes on of a table that is to be stored in a catalog."""
 _PURPOSES = {
     **dict.fromkeys(_STREAM_ONLY, "streams with the option consumer"),
     "consumer": "streams (spark.readStream)",
@@ -41,6 +43,10 @@ _PURPOSES = {
     **dict.fromkeys(set(_WRITE) - set(_READ), "writing"),
 }
 """What options are for that not every read and write has."""
+_VIEW = (
+    "create a temporary view instead, as in CREATE TEMPORARY VIEW jobs USING bucketq "
+    "OPTIONS (path 's3://bucket/jobs/queue.json')"
+)
 _SIMILARITY = 0.8
 """Up to two wrong letters in ten are taken for a typing error."""
 
@@ -241,7 +247,7 @@ def stream_write_options(given: Mapping[str, str]) -> WriteOptions:
                 f"the option {name} is not for streams: each micro-batch of a query is pushed in "
                 "one commit, under the id of the query and its own number; leave it out"
             )
-    return write_options({name: given[name] for name in given if name.lower() != _SPARK_OWN})
+    return write_options({name: given[name] for name in given if name.lower() not in _SPARK_OWN})
 
 
 def refuse(message: str) -> NoReturn:
@@ -253,6 +259,15 @@ def has_stream_option(given: Mapping[str, str]) -> bool:
     """Return whether there is an option that only streams have."""
     own = {name.lower() for name in _STREAM_ONLY}
     return any(name.lower() in own for name in given)
+
+
+def check_not_stored(given: Mapping[str, str]) -> None:
+    """Raise ``InvalidRequestError`` for ``CREATE TABLE``."""
+    if set(_STORED) <= {name.lower() for name in given}:
+        refuse(
+            "a table of the format bucketq cannot be stored in a catalog, because Spark forgets "
+            f"its options: {_VIEW}"
+        )
 
 
 def check_shared(url: str) -> None:
@@ -297,7 +312,8 @@ def _access(found: Mapping[str, str]) -> QueueAccess:
     if not url:
         refuse(
             "the option path is missing: the address of the queue, as in "
-            'option("path", "s3://bucket/jobs/queue.json")'
+            'option("path", "s3://bucket/jobs/queue.json"). Spark forgets the options of a table '
+            f"that is stored in a catalog; if this is one, {_VIEW}"
         )
     check_shared(url)
     timeout_s = _seconds(found, "timeoutSeconds", QueueAccess.timeout_s)

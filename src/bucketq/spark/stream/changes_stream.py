@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from bucketq.errors import HistoryGapError
 from bucketq.queue.change import HistoryRange
+from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import ChangesStreamOptions, changes_stream_options
 from bucketq.spark.table.changes_table import (
     ChangesPartition,
@@ -39,8 +40,9 @@ _log = logging.getLogger("bucketq")
 class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of the versions of a queue."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    def __init__(self, given: Mapping[str, str], columns: ChosenColumns = EVERY_COLUMN) -> None:
         self._given = dict(given)
+        self._columns = columns
         self._until: int | None = None
         """The last version that a query reads which ends by itself; None: it does not end."""
 
@@ -86,7 +88,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the versions of a partition, on an executor."""
-        return read_changes(self._options.access, partition)
+        return self._columns.of(read_changes(self._options.access, partition))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the history is kept by the queue."""

@@ -27,6 +27,7 @@ from bucketq.client.loop_thread import LoopThread
 from bucketq.errors import PayloadTooLargeError
 from bucketq.model.records import JobRecord
 from bucketq.queue.job import FETCH_BYTES
+from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import StreamOptions, refuse, stream_options
 from bucketq.spark.large_bodies import size_of
 from bucketq.spark.stream.checkpoint import batch_of, offset_of
@@ -72,8 +73,9 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ours.
     """
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    def __init__(self, given: Mapping[str, str], columns: ChosenColumns = EVERY_COLUMN) -> None:
         self._given = dict(given)
+        self._columns = columns
         self._stream: _OpenStream | None = None
         self._planned: tuple[int, list[JobPartition]] = (0, [])
         """The last micro-batch and its partitions: a query may ask for them several times."""
@@ -126,7 +128,7 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Decode the jobs of a partition, on an executor, which fetches large payloads."""
         options = self._options
         fetch_bytes = FETCH_BYTES if options.fetch_bytes is None else options.fetch_bytes
-        return read_job_partition(partition, options.access, fetch_bytes)
+        return self._columns.of(read_job_partition(partition, options.access, fetch_bytes))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: ``latestOffset`` acknowledged the micro-batch when the next was asked for."""

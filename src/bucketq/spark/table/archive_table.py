@@ -14,6 +14,7 @@ from bucketq.archive.reader import ArchiveReader
 from bucketq.client.archive import see_archive
 from bucketq.clock import SystemClock
 from bucketq.model.records import JobRecord
+from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import opened_store
 from bucketq.spark.table.job_schema import fetched_batches
@@ -44,8 +45,9 @@ class ArchiveTableReader(DataSourceReader):
     task sees both, an hour is split only if the requested range begins or ends in it.
     """
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, columns: ChosenColumns = EVERY_COLUMN) -> None:
         self._options = options
+        self._columns = columns
 
     def partitions(self) -> list[ArchivePartition]:
         """Split the requested time range."""
@@ -58,6 +60,9 @@ class ArchiveTableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the time ranges of a partition, one after the other."""
+        return self._columns.of(self._read(partition))
+
+    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ArchivePartition)  # noqa: S101 - Spark returns what it was given
         access, kinds = self._options.access, self._options.kinds or None
         with asyncio.Runner() as runner:

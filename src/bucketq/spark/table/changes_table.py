@@ -22,6 +22,7 @@ from bucketq.codec.history_file import ChangesName, decode_changes
 from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.errors import HistoryGapError, UnavailableError
 from bucketq.queue.change import Change, HistoryRange, change_of
+from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.store.base import ObjectMissingError
@@ -88,8 +89,9 @@ class ChangesPartition(InputPartition):
 class ChangesTableReader(DataSourceReader):
     """Reads the changes of a queue."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, columns: ChosenColumns = EVERY_COLUMN) -> None:
         self._options = options
+        self._columns = columns
 
     def partitions(self) -> list[ChangesPartition]:
         """Plan which versions each task reads."""
@@ -103,7 +105,7 @@ class ChangesTableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the versions of a partition, on an executor."""
-        return read_changes(self._options.access, partition)
+        return self._columns.of(read_changes(self._options.access, partition))
 
 
 def too_far_back(url: str, version: int, bounds: HistoryRange) -> HistoryGapError:

@@ -19,6 +19,7 @@ from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
 from bucketq.codec import JobLines, read_heading, read_job_lines
 from bucketq.model.segments import SegmentRecord
+from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.spark.table.job_schema import JobPartition, read_job_partition
@@ -54,8 +55,9 @@ class TablePartition(JobPartition):
 class QueueTableReader(DataSourceReader):
     """Reads the jobs in a queue. An executor that read the object would see a later version."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, columns: ChosenColumns = EVERY_COLUMN) -> None:
         self._options = options
+        self._columns = columns
         self._access = options.access.for_executors()
 
     def partitions(self) -> list[TablePartition]:
@@ -67,6 +69,9 @@ class QueueTableReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode the jobs of a partition on an executor, and read those that are in segments."""
+        return self._columns.of(self._read(partition))
+
+    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TablePartition)  # noqa: S101 - Spark gives back what it was given
         options = self._options
         if partition.slices:

@@ -1,0 +1,86 @@
+"""Each way into Spark: what it adds to the options, and what it allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import bucketq
+
+
+def numbers(spark: SparkSession) -> DataFrame:
+    """A stream of two rows."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2)
+    rows = source.option("numPartitions", 1).load()
+    return rows.selectExpr("'x' AS kind", "CAST(value AS string) AS payload")
+
+
+def test_a_query_with_a_name_pushes(spark: SparkSession, file_url: str, tmp_path: Path) -> None:
+    writing = numbers(spark).writeStream.format("bucketq").queryName("push")
+    writing = writing.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writing.trigger(once=True).start(file_url)
+    assert query.awaitTermination(60)
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        assert queue.stats().total("queued") > 0
+
+
+def test_sql_reads_and_pushes_through_a_temporary_view(spark: SparkSession, file_url: str) -> None:
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW jobs USING bucketq OPTIONS (path '{file_url}')")
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW new_jobs (kind string, payload string, priority int) "
+        f"USING bucketq OPTIONS (path '{file_url}')"
+    )
+    spark.sql("INSERT INTO new_jobs VALUES ('mail', '{\"to\": \"ada\"}', 3)")
+    [row] = spark.sql("SELECT kind, payload, priority, status FROM jobs").collect()
+    assert row.asDict() == {
+        "kind": "mail",
+        "payload": '{"to": "ada"}',
+        "priority": 3,
+        "status": "queued",
+    }
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE stored USING bucketq OPTIONS (path '{url}')",
+        "CREATE TABLE empty USING bucketq",
+    ],
+)
+def test_a_table_in_a_catalog_is_refused_and_the_error_names_a_view(
+    spark: SparkSession, file_url: str, statement: str
+) -> None:
+    with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW jobs USING bucketq"):
+        spark.sql(statement.format(url=file_url))
+
+
+def test_a_schema_chooses_columns(spark: SparkSession, file_url: str, tmp_path: Path) -> None:
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        job_id = queue.push("mail", 1)
+    reading = spark.read.schema("Kind string, id string").format("bucketq")
+    [row] = reading.load(file_url).collect()
+    assert row.asDict() == {"Kind": "mail", "id": job_id}
+    stream = spark.readStream.schema("payload string, kind string").format("bucketq")
+    rows = stream.option("consumer", "c").load(file_url)
+    target, checkpoint = str(tmp_path / "rows"), str(tmp_path / "checkpoint")
+    writing = rows.writeStream.format("json").option("checkpointLocation", checkpoint)
+    assert writing.trigger(availableNow=True).start(target).awaitTermination(60)
+    assert [each.asDict() for each in spark.read.json(target).collect()] == [
+        {"kind": "mail", "payload": "1"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [("id string, colour string", "no column colour"), ("priority string", "is bigint, and not")],
+)
+def test_a_schema_that_is_not_ours_is_refused(
+    spark: SparkSession, file_url: str, schema: str, message: str
+) -> None:
+    with bucketq.connect_sync(file_url, mode="direct"):
+        pass
+    with pytest.raises(PySparkException, match=message):
+        spark.read.schema(schema).format("bucketq").load(file_url).collect()
