@@ -16,6 +16,7 @@ from simulator.invariants.link_invariants import LinkTracker
 from simulator.invariants.operator_invariants import check_drains, follow_operators
 from simulator.invariants.payload_invariants import PayloadTracker
 from simulator.invariants.queue_invariants import CommitChain, check_answers, check_version
+from simulator.invariants.result_invariants import ResultTracker
 from simulator.invariants.schedule_invariants import ScheduleTracker
 from simulator.invariants.unique_invariants import UniqueTracker, check_unique
 from simulator.invariants.wait_invariants import check_waits
@@ -37,6 +38,7 @@ class Judge:
         self.schedules = ScheduleTracker()
         self._limits = LimitTracker()
         self._links = LinkTracker()
+        self._results = ResultTracker(history.store, history.key)
         self.follow_ups = FollowUpTracker(history.pushing)
         self._version = 0
         self._state: State | None = None
@@ -68,6 +70,7 @@ class Judge:
                 self._limits.follow(self._state, state),
                 follow_operators(self._state, state),
                 self._links.follow(self._state, state),
+                self._results.follow(version, commit.number, queue.head),
                 self.follow_ups.follow(self._state, state),
             ):
                 if reason is not None:

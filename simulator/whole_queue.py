@@ -269,7 +269,7 @@ def _without_segments(head: State, jobs: list[JobRecord], keys: list[KeyRecord])
         buckets=list(head.buckets),
     )
     copied = ("requires", "sessions", "version", "broker", "settings", "paused", "time")
-    for name in (*copied, "workers", "audit"):
+    for name in (*copied, "workers", "audit", "results"):
         setattr(state, name, getattr(head, name))
     state.commits.extend(head.commits)
     state.paused_kinds = head.paused_kinds

@@ -211,7 +211,7 @@ def _quiet(job: JobRecord) -> JobRecord:
 
 
 def _head(state: State) -> tuple[Any, ...]:
-    tables = (state.consumers, state.writers, state.workers, state.batches)
+    tables = (state.consumers, state.writers, state.workers, state.batches, state.results)
     bulk = tuple(tuple(table) for table in tables)
     return (state.broker, state.settings, state.paused, state.paused_kinds, bulk)
 

@@ -27,6 +27,7 @@ from zlib import crc32
 import msgspec
 
 from bucketq.codec.deletion_vector import is_vector_id
+from bucketq.codec.result_index import is_result_index_id
 from bucketq.model.segments import SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.queue_folder import folder_of
@@ -56,11 +57,12 @@ _decode_naming = msgspec.json.Decoder(_NamingHead).decode
 
 
 def segment_key(key: str, incarnation: str, segment_id: str) -> str:
-    """Return the key of a segment or vector of the queue object ``key``.
+    """Return the key of a segment, a vector or an index of results of the queue object ``key``.
 
     An empty id gives the folder.
     """
-    suffix = "" if not segment_id or is_vector_id(segment_id) else ".jsonl"
+    is_whole = is_vector_id(segment_id) or is_result_index_id(segment_id)
+    suffix = "" if not segment_id or is_whole else ".jsonl"
     return f"{folder_of('', key)}segments/{incarnation}/{segment_id}{suffix}"
 
 
@@ -226,7 +228,8 @@ def left_over(store: SimulatedStore, key: str, head: State) -> Iterator[str]:
         name = found.rpartition("/")[2].removesuffix(".jsonl")
         until = _until_of(name)
         is_settled = _last_version(until) <= head.version and until not in head.reservations
-        if name not in _named_by(head) and is_settled:
+        is_named = name in _named_by(head) or name in head.results.names()
+        if not is_named and is_settled:
             yield found
 
 

@@ -1,4 +1,4 @@
-"""Workers and actions of operators of a golden object."""
+"""Golden rows of workers, of actions of operators, and of where results of archived jobs are."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Raw
 
 from bucketq.model.audit_records import AuditRecord
+from bucketq.model.indexes.result_table import ResultTable
 from bucketq.model.indexes.table import Table
 from bucketq.model.indexes.worker_table import WorkerTable
+from bucketq.model.results import ResultRow, hashes_of
 from bucketq.model.state import State
 from bucketq.model.worker_records import WorkerRecord
 
@@ -70,4 +72,31 @@ def operated() -> State:
         ("workers", _WORKERS[0].id): {"news": Raw(b"[1.50]")},
         ("audit", "00000009"): {"news": Raw(b"null")},
     }
+    return state
+
+
+_FILE = "2026-01-01T00/00000000000000000041-9f86d081884c7d65.jsonl"
+_NEXT = "2026-01-01T01/00000000000000000041-6b86b273ff34fce1.jsonl"
+_RESULTS = (
+    ResultRow(id="00000000000000001065-9f86d081884c7d65.results", seq=7, at=_at(60), count=5000),
+    ResultRow(
+        id="00000008",
+        seq=8,
+        at=_at(70),
+        count=3,
+        files=(_FILE, _NEXT),
+        hashes=hashes_of(["01KG9MFMM0PWD5ARV0FP67PJ7K", "größe L", "job-3"]),
+    ),
+    ResultRow(
+        id="00000009", seq=9, at=_at(80.25), count=1, files=(_NEXT,), hashes=hashes_of(["job-4"])
+    ),
+)
+
+
+def archived() -> State:
+    """A queue whose jobs have left with results."""
+    state = State(incarnation="01JZZZZZZZZZZZZZZZZZZZZZZX", created_at=_CREATED)
+    state.requires["segments"] = None
+    state.results = ResultTable(_RESULTS)
+    state.extra = {("results", "00000009"): {"news": Raw(b"[1.50]")}}
     return state

@@ -31,7 +31,7 @@ from tests.compat.golden_file import Golden
 from tests.compat.large_rows import large
 from tests.compat.limit_rows import limited
 from tests.compat.linked_rows import linked
-from tests.compat.operator_rows import operated
+from tests.compat.operator_rows import archived, operated
 from tests.compat.partition_rows import partitioned
 from tests.compat.pushed_jobs import PUSH
 from tests.compat.running_jobs import progress, snoozed, tls
@@ -446,4 +446,5 @@ FILES = {
     "linked": Golden(linked, "commit-1", 2),
     "partitioned": Golden(partitioned, "commit-1", 2),
     "large": Golden(large, "commit-1", 2),
+    "archived": Golden(archived, "commit-1", 2),
 }

@@ -48,6 +48,7 @@ from bucketq.model.records import (
     Progress,
 )
 from bucketq.model.reservations import ReservationRecord
+from bucketq.model.results import ResultRow
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.segments import Block, Line, SegmentClass, SegmentRecord, TidySegments, hash_id
 from bucketq.model.sessions import Session
@@ -92,7 +93,7 @@ def test_the_same_state_is_written_with_the_same_bytes(name: str) -> None:
 def test_a_golden_object_that_was_read_is_written_again_as_it_was(name: str) -> None:
     document = decode(golden(name), f"{name}.json")
     state = document.state
-    operators = (state.workers, state.audit, state.batches)
+    operators = (state.workers, state.audit, state.batches, state.results)
     bulk = (state.consumers, state.writers, state.reservations, state.schedules, *operators)
     state.cold.rows.is_touched = True
     for table in (state.jobs, state.keys, state.tokens, *bulk, state.sessions.table):
@@ -309,6 +310,8 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del linked["batches"][1]["news"]
     operated = json.loads(golden("operated"))
     del operated["workers"][0]["news"], operated["audit"][0]["news"]
+    results = json.loads(golden("archived"))["results"]
+    del results[2]["news"]
     come = json.loads(golden("progress"))["jobs"]
     snoozed = json.loads(golden("snoozed"))["jobs"]
     named, expiring = (json.loads(golden(name))["jobs"] for name in ("unique", "expiring"))
@@ -339,6 +342,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
         (ScheduleRecord, schedules),
         (WorkerRecord, operated["workers"]),
         (AuditRecord, operated["audit"]),
+        (ResultRow, results),
     ]
     for shape, rows in shapes:
         fields = {field for row in rows for field in row}

@@ -117,6 +117,34 @@ async def test_an_id_that_was_used_again_means_the_newest_job(queue: Queue[Any])
         await queue.wait("my-own", timeout_s=0)
 
 
+async def test_the_newest_job_with_an_id_counts_although_it_has_no_result(
+    queue: Queue[Any],
+) -> None:
+    for result in (1, None):
+        await queue.push("add", 0, id="my-own")
+        (job,) = await queue.claim()
+        await queue.complete(job, result)
+        assert await queue.flush_archive() == 1
+    assert await queue.wait("my-own") is None
+
+
+async def test_results_are_found_after_a_restart_and_also_those_that_are_not_known(
+    place: Place,
+) -> None:
+    async with place.connect() as queue:
+        await queue.configure(max_results=5)
+        ids = list[str]()
+        for number in range(12):
+            ids.append(await queue.push("add", number))
+            (job,) = await queue.claim()
+            await queue.complete(job, number)
+            assert await queue.flush_archive() == 1
+    async with place.connect() as queue:
+        assert [await queue.wait(job_id) for job_id in ids] == list(range(12))
+        await queue.configure(result_retention_s=0)
+        assert [await queue.wait(job_id) for job_id in ids] == list(range(12))
+
+
 async def test_a_job_is_pushed_and_waited_for_in_one_call(queue: Queue[Any]) -> None:
     task = asyncio.get_running_loop().create_task(queue.push_and_wait("add", [1, 2], priority=3))
     (job,) = await queue.claim(wait_s=30)

@@ -289,7 +289,7 @@ def test_a_verdict_that_is_always_landed_is_noticed(monkeypatch: Patch) -> None:
 def test_letting_jobs_go_before_they_are_archived_is_noticed(monkeypatch: Patch) -> None:
     async def move(self: Archiver, outbox: Outbox) -> int:
         jobs = tuple((job.id, job.seq) for job, _ in outbox.jobs)
-        left = await self._submit(Request(Archived(jobs=jobs)))
+        left = await self._submit(Request(Archived(jobs=jobs, files=("soon",))))
         await self._write(outbox.jobs, outbox.version)
         return int(left)
 

@@ -253,4 +253,4 @@ def test_an_adoption_of_what_was_put_under_an_earlier_reservation_is_noticed(
 ) -> None:
     """It expired or was given up, and a slow task has reserved again under the same name."""
     monkeypatch.setattr(adoption, "_check_entry", lambda _operation, _record: None)
-    expect(IN_TIME, NAMED_EXISTS, deep=True, scenario="batches", first=15)
+    expect(IN_TIME, NAMED_EXISTS, deep=True, scenario="batches", first=63)

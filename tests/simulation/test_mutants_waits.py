@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from bucketq.broker.lease_expiry import LeaseExpiry
 from bucketq.codec import Document
+from bucketq.codec.result_index import is_result_index_id
 from bucketq.commit import archive_search
+from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.commit.working_state import WorkingState
 from bucketq.errors import JobNotFoundError
+from bucketq.model import transitions
+from bucketq.model.effects import archiving
+from bucketq.model.indexes.result_table import ResultTable
 from bucketq.model.records import JobRecord, Progress
-from bucketq.model.results import JobEnd, Wait, end_of
+from bucketq.model.results import JobEnd, SpillResults, Wait, end_of
+from bucketq.model.state import State
 from simulator.simulation import simulate
 from tests.simulation.test_mutants import expect
 
@@ -54,3 +62,43 @@ def test_progress_that_outlives_its_attempt_is_noticed(monkeypatch: Patch) -> No
 
     monkeypatch.setattr(LeaseExpiry, "progress_of", progress_of)
     expect("progress ends with its attempt", scenario="waits")
+
+
+def test_results_that_leave_without_a_trace_are_noticed(monkeypatch: Patch) -> None:
+    def note_nothing(*_: Any) -> None:
+        """Forget them."""
+
+    monkeypatch.setattr(archiving, "_note_results", note_nothing)
+    expect("a result that left is known", scenario="waits")
+
+
+def test_an_index_of_results_that_is_named_before_it_is_there_is_noticed(
+    monkeypatch: Patch,
+) -> None:
+    put = SegmentFolder.put
+
+    async def put_segments(self: SegmentFolder, segment_id: str, body: bytes) -> None:
+        if not is_result_index_id(segment_id):
+            await put(self, segment_id, body)
+
+    monkeypatch.setattr(SegmentFolder, "put", put_segments)
+    expect("where results are exists", scenario="waits", deep=True)
+
+
+def test_a_sweep_that_overlooks_the_index_of_results_is_noticed(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(ResultTable, "names", lambda _self: set())
+    expect("where results are exists", scenario="waits", deep=True)
+
+
+def test_rows_on_results_that_move_although_they_have_changed_are_noticed(
+    monkeypatch: Patch,
+) -> None:
+    spill = archiving.spill_results
+
+    def spill_any(state: State, operation: SpillResults, now: datetime) -> int:
+        rows = tuple(row for row in state.results if not row.has_moved)
+        return spill(state, replace(operation, rows=rows), now) if rows else 0
+
+    handlers: dict[Any, Any] = transitions._HANDLERS
+    monkeypatch.setitem(handlers, SpillResults, spill_any)
+    expect("where results are exists", "a result that left is known", scenario="waits", deep=True)

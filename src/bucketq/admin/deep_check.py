@@ -19,6 +19,7 @@ from bucketq.admin.queue_object import QueueObject
 from bucketq.admin.segment_reader import SegmentReader
 from bucketq.codec import decode
 from bucketq.codec.deletion_vector import is_vector_id
+from bucketq.codec.result_index import is_result_index_id
 from bucketq.codec.segment_check import CheckedRow, CheckedSegment, check_segment
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.commit.objects.queue_segments import StaleStateError
@@ -229,14 +230,15 @@ def _count(
 
 async def _list_orphans(target: QueueObject, state: State, found: DeepCheck) -> None:
     """List the segments and vectors that the queue does not name, and no other objects."""
-    root, named = _root(target), state.cold.rows.names()
+    root, named = _root(target), state.cold.rows.names() | state.results.names()
     if found.history is not None:
         named |= found.history.named
     async for info in target.store.list(root):
         incarnation, _, name = info.key.removeprefix(root).rpartition("/")
         segment_id = name.removesuffix(".jsonl")
         is_segment = is_segment_id(segment_id) and name != segment_id
-        if not (is_segment or is_vector_id(name)) or "/" in incarnation:
+        is_ours = is_segment or is_vector_id(name) or is_result_index_id(name)
+        if not is_ours or "/" in incarnation:
             continue
         orphan = Orphan(info.key, info.size_bytes)
         if incarnation != state.incarnation:

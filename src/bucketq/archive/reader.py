@@ -89,20 +89,41 @@ class ArchiveReader:
                     return max(found, key=lambda job: (finished_at(job), job.seq))
         return None
 
+    async def find_in(self, job_id: str, names: Sequence[str]) -> JobRecord | None:
+        """Return a job that is in one of a few archive files, or None.
+
+        What was compacted meanwhile is looked for in the table.
+        """
+        parsed = (self._layout.parse(self._layout.root + name) for name in names)
+        by_hour: dict[datetime, list[ArchiveFile]] = {}
+        for archive_file in parsed:
+            if archive_file is not None:
+                by_hour.setdefault(archive_file.hour, []).append(archive_file)
+        for hour, files in by_hour.items():
+            bodies = await asyncio.gather(*map(self._body, files))
+            found = [job for body in bodies for job in _named(job_id, body or b"")]
+            if not found and None in bodies:
+                await self._compacted.refresh()
+                found = [
+                    job
+                    async for job in self._compacted.jobs(hour, hour + _HOUR)
+                    if job.id == job_id
+                ]
+            if found:
+                return max(found, key=lambda job: (finished_at(job), job.seq))
+        return None
+
     async def _copies(
         self, job_id: str, hour: datetime, archive_files: list[ArchiveFile]
     ) -> AsyncIterator[JobRecord]:
         """Yield the jobs of an hour that have an id; only lines that name it are decoded."""
-        name = msgspec.json.encode(job_id)
         is_some_gone = False
         for start in range(0, len(archive_files), _AT_ONCE):
             some = archive_files[start : start + _AT_ONCE]
             for body in await asyncio.gather(*map(self._body, some)):
                 is_some_gone = is_some_gone or body is None
-                lines = [line for line in (body or b"").splitlines() if name in line]
-                for job in map(decode_line, lines):
-                    if job.id == job_id:
-                        yield job
+                for job in _named(job_id, body or b""):
+                    yield job
         if is_some_gone:
             await self._compacted.refresh()
         async for job in self._compacted.jobs(hour, hour + _HOUR):
@@ -170,6 +191,13 @@ class ArchiveReader:
             return (await self._store.get(archive_file.key)).body
         except ObjectMissingError:
             return None
+
+
+def _named(job_id: str, body: bytes) -> list[JobRecord]:
+    """Return the jobs of an archive file that have an id; only lines that name it are decoded."""
+    name = msgspec.json.encode(job_id)
+    jobs = [decode_line(line) for line in body.splitlines() if name in line]
+    return [job for job in jobs if job.id == job_id]
 
 
 def _unseen(jobs: Sequence[JobRecord], seen: set[CopyKey]) -> Sequence[JobRecord]:

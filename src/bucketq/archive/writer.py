@@ -58,6 +58,10 @@ class ArchiveWriter:
             keys.append(key)
         return keys
 
+    def name_of(self, key: str) -> str:
+        """Return the name of an archive file: its key from the folder of the archive on."""
+        return key.removeprefix(self._layout.root)
+
     def reader(self) -> ArchiveReader:
         """Return a reader of the same archive."""
         from bucketq.archive.reader import ArchiveReader  # noqa: PLC0415 - as below

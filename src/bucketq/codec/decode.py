@@ -23,6 +23,7 @@ from bucketq.codec.table_checks import (
     check_jobs,
     check_limits,
     check_partition,
+    check_results,
     check_schedules,
     check_segments,
     check_sessions,
@@ -32,6 +33,7 @@ from bucketq.codec.unknown_fields import split_fields
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.audit_records import AuditRecord
 from bucketq.model.history import FEATURE, ChangeRecord, ChangeRecorder, CopyRecord, History
+from bucketq.model.indexes.result_table import ResultTable
 from bucketq.model.indexes.table import Table
 from bucketq.model.indexes.worker_table import WorkerTable
 from bucketq.model.job_batches import FEATURE as BATCHES
@@ -42,6 +44,7 @@ from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.partitions import Partition
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
 from bucketq.model.reservations import ReservationRecord
+from bucketq.model.results import ResultRow
 from bucketq.model.schedules import FEATURE as SCHEDULES
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.segments import CONSECUTIVE, SegmentRecord
@@ -100,6 +103,7 @@ class _ObjectFields(Struct, kw_only=True, forbid_unknown_fields=True):
     batches: list[BatchRecord] = []
     audit: list[AuditRecord] = []
     workers: list[WorkerRecord] = []
+    results: list[ResultRow] = []
     reservations: list[ReservationRecord] = []
     segments: list[SegmentRecord] = []
     heads: list[CopyRecord] = []
@@ -342,6 +346,7 @@ def _build(found: _ObjectFields) -> State:
     check_schedules(found.schedules)
     check_limits(found.limits, found.buckets)
     check_batches(found.batches)
+    check_results(found.results)
     check_jobs(found.jobs, found.next_seq)
     check_times(found)
     _detach(found.jobs)
@@ -370,15 +375,14 @@ def _build(found: _ObjectFields) -> State:
     state.requires = dict.fromkeys(found.requires)
     state.former, state.partition = dict.fromkeys(found.former), found.partition
     state.sessions = sessions
-    state.version = found.version
     state.commits.extend(found.commits)
-    state.broker = found.broker
+    state.version, state.broker = found.version, found.broker
     state.settings = found.settings
-    state.paused = found.paused
-    state.paused_kinds = dict.fromkeys(found.paused_kinds)
+    state.paused, state.paused_kinds = found.paused, dict.fromkeys(found.paused_kinds)
     state.next_seq = found.next_seq
     state.time = found.time
-    state.workers, state.audit = WorkerTable(found.workers), Table(found.audit)
+    state.audit, state.results = Table(found.audit), ResultTable(found.results)
+    state.workers = WorkerTable(found.workers)
     state.waiting.turns.last_served = {
         (kinds, priority): group for kinds, priority, group in found.last_served
     }

@@ -255,6 +255,7 @@ class Document:
             "batches": _Section("batches", state.batches),
             "audit": _Section("audit", state.audit),
             "workers": _Section("workers", state.workers),
+            "results": _Section("results", state.results),
             "reservations": _Section("reservations", state.reservations),
             SEGMENTS: _SegmentSection(state.cold.rows),
             "heads": _Section("heads", state.history.copies),

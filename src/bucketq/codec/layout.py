@@ -31,6 +31,7 @@ OPENINGS = {
     "batches": b'\n],"batches":[',
     "audit": b'\n],"audit":[',
     "workers": b'\n],"workers":[',
+    "results": b'\n],"results":[',
     "reservations": b'\n],"reservations":[',
     "segments": b'\n],"segments":[',
     "heads": b'\n],"heads":[',
@@ -46,7 +47,7 @@ SEGMENTS = "segments"
 CHANGES = "changes"
 HISTORY = ("heads", CHANGES)
 """The tables of the history: the copies that are kept, and the latest changes."""
-KEPT = frozenset({SEGMENTS, "audit", "workers", "reservations", *HISTORY})
+KEPT = frozenset({SEGMENTS, "audit", "workers", "results", "reservations", *HISTORY})
 """Tables that are no matter of people: an edit keeps them."""
 NOT_COPIED = KEPT - {"audit"}
 """Tables that a copy is made without."""

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from bucketq.codec.deletion_vector import is_vector_id
+from bucketq.codec.result_index import is_result_index_id
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.errors import InvalidRequestError
 from bucketq.model.effects.limits.limit_changes import check_limit
@@ -22,6 +23,7 @@ from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.partitions import FEATURE as PARTITIONS
 from bucketq.model.partitions import MAX_PARTITIONS, Partition
 from bucketq.model.records import JobRecord
+from bucketq.model.results import ResultRow
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.segments import Gone, SegmentRecord
 from bucketq.model.sessions import Session
@@ -166,6 +168,17 @@ def check_history(
         last = copy.seq
 
 
+def check_results(results: list[ResultRow]) -> None:
+    """Check that rows on results can be looked into."""
+    for index, row in enumerate(results):
+        place = f"results[{index}] ({row.id})"
+        if row.has_moved:
+            if not is_result_index_id(row.id) or row.hashes:
+                raise ValueError(f"{place} names neither archive files nor an object with rows")
+        elif not row.is_sound:
+            raise ValueError(f"{place} does not have as many hashes as results")
+
+
 def check_times(found: Any) -> None:
     """Check that times have a zone: one without cannot be compared with the others."""
     times = {"created_at": found.created_at}
@@ -175,6 +188,7 @@ def check_times(found: Any) -> None:
         noted = structs.asdict(found.time).items()
         times |= {f"time.{name}": value for name, value in noted if value is not None}
     timed = ("sessions", "keys", "consumers", "writers", "audit", "workers", "reservations")
+    times |= {f"results[{at}].at": row.at for at, row in enumerate(found.results)}
     for table in timed:
         times |= {f"{table}[{at}].at": row.at for at, row in enumerate(getattr(found, table))}
     times |= {f"heads[{at}].at": row.at for at, row in enumerate(found.heads)}

@@ -98,7 +98,7 @@ class DirectCommitter:
         self._schedules = ScheduleFirer(submit, clock, self.where)
         self._expirer = JobExpirer(submit, clock, self.where)
         self._fires_schedules = fires_schedules
-        self._history_reads = HistoryReads(register, clock, archive)
+        self._history_reads = HistoryReads(register, clock, archive, lambda: self.state)
         self._transfers = SideTransfers(register.side, self.where, lambda: self.state)
         self._waits = PolledWaits(self._submit_once, self._look)
         self._looked_at = 0

@@ -95,7 +95,7 @@ class GroupCommitter:
         self._history = HistoryKeeper(submit, register, clock)
         self._schedules = ScheduleFirer(submit, clock, self.where)
         self._expirer = JobExpirer(submit, clock, self.where)
-        self._history_reads = HistoryReads(register, clock, archive)
+        self._history_reads = HistoryReads(register, clock, archive, lambda: self.state)
         self._transfers = SideTransfers(register.side, self.where, lambda: self.state)
         self._wake = asyncio.Event()
         self._cold = ColdReads(register)

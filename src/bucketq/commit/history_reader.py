@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Raw
 
@@ -47,6 +47,9 @@ from bucketq.model.segments import Gone, SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError
+
+if TYPE_CHECKING:  # It is imported when it is used.
+    from bucketq.commit.archive_search import ArchiveSearch
 
 HistoryRead = ReadChanges | ReadCopy | FindArchived
 
@@ -241,11 +244,19 @@ class HistoryReader:
 class HistoryReads:
     """Reads of history and archive that a committer answers for others, beside its commits."""
 
-    def __init__(self, register: Register, clock: Clock, archive: ArchiveWriter | None) -> None:
-        """Read beside a register that writes, and an archive."""
+    def __init__(
+        self,
+        register: Register,
+        clock: Clock,
+        archive: ArchiveWriter | None,
+        current: Callable[[], State | None],
+    ) -> None:
+        """Read beside a register that writes, and an archive; ``current`` returns the state."""
         self._register = register
         self._clock = clock
         self._archive = archive
+        self._current = current
+        self._search: ArchiveSearch | None = None
         self._background = Background()
         self._reader: HistoryReader | None = None
         self._turn = asyncio.Semaphore(_AT_ONCE)
@@ -265,9 +276,11 @@ class HistoryReads:
         """Answer a read of this process."""
         if isinstance(operation, FindArchived):
             # Most processes never look for an archived job.
-            from bucketq.commit.archive_search import find_end  # noqa: PLC0415
+            from bucketq.commit.archive_search import ArchiveSearch, find_end  # noqa: PLC0415
 
-            return await find_end(self._archive, self._clock, operation.job)
+            if self._search is None and self._archive is not None:
+                self._search = ArchiveSearch(self._register, self._archive, self._current)
+            return await find_end(self._search, self._clock, operation.job)
         if self._reader is None:
             self._reader = HistoryReader(self._register, self._clock)
         return await self._reader.answer(operation)

@@ -266,6 +266,8 @@ class Archived(Operation, frozen=True):
 
     jobs: tuple[tuple[str, int], ...]
     """The id and ``seq`` of each: another job may have the same id by now."""
+    files: tuple[str, ...] = ()
+    """The archive files that have landed, from the folder of the archive on."""
 
 
 class ReadOutbox(Operation, frozen=True):

@@ -23,6 +23,7 @@ from msgspec import Struct, field
 
 from bucketq.model.base import Operation
 from bucketq.model.records import JobRecord, KeyRecord, Unknown
+from bucketq.model.results import SpillResults
 from bucketq.model.settings import Settings
 
 SegmentClass = Literal["ready", "later", "dead", "keys"]
@@ -430,6 +431,8 @@ def _start(block: Block) -> int:
     return block.start
 
 
-SEGMENT_CHANGES = (Spill, SpillKeys, Merge, NameVector, TidySegments, ForgetFormer)
-AnySegmentChange = Spill | SpillKeys | Merge | NameVector | TidySegments | ForgetFormer
+SEGMENT_CHANGES = (Spill, SpillKeys, SpillResults, Merge, NameVector, TidySegments, ForgetFormer)
+AnySegmentChange = (
+    Spill | SpillKeys | SpillResults | Merge | NameVector | TidySegments | ForgetFormer
+)
 """Operations by which a writer moves rows to segments, and cares for these."""

@@ -69,6 +69,11 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     if finished jobs take more than a quarter of ``spill_bytes`` together."""
     archive_retention_s: float = 0.0
     """How long the archive keeps a finished job; 0: for ever."""
+    result_retention_s: float = 3600.0
+    """How long the result of an archived job, if it is not null, is found by reading one file of
+    the archive; 0: not at all. After that ``wait`` searches the archive."""
+    max_results: int = 100_000
+    """How many results are found that way; beyond it the oldest are searched for."""
     history_retention_s: float = 0.0
     """How long the queue remembers what each commit changed; 0: not at all. It must not be longer
     than ``archive_retention_s``, unless that is 0."""
@@ -138,6 +143,7 @@ _ZERO_ALLOWED = frozenset(
         "max_dead",
         "max_errors",
         "max_tags",
+        "result_retention_s",
     }
 )
 _HIGHEST_NUMBER = 1e9  # 31 years in seconds, or a billion rows: beyond any sensible limit.

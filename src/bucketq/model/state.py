@@ -30,6 +30,7 @@ from bucketq.model.indexes.expiring_jobs import ExpiringJobs
 from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.indexes.followed_jobs import FollowedJobs
 from bucketq.model.indexes.known_keys import KnownKeys
+from bucketq.model.indexes.result_table import ResultTable
 from bucketq.model.indexes.running_jobs import RunningJobs
 from bucketq.model.indexes.table import Table
 from bucketq.model.indexes.unique_index import UniqueIndex
@@ -52,7 +53,7 @@ RING_LENGTH = 64
 version, so it is not more."""
 
 _Bounded = Literal["tokens", "consumers", "writers", "reservations", "schedules", "batches"]
-ForgettableTable = _Bounded | Literal["limits", "buckets", "workers", "audit"]
+ForgettableTable = _Bounded | Literal["limits", "buckets", "workers", "audit", "results"]
 
 Change = tuple[str, str]
 """The table that a row was changed in, and the row's id; the head of the object has no id."""
@@ -108,7 +109,7 @@ class State:
         self.reservations, self.schedules = Table(reservations), Table(schedules)
         self.limits, self.buckets = Table(limits), BucketTable(buckets)
         self.followed = FollowedJobs(batches)
-        self.workers, self.audit = WorkerTable(), Table[AuditRecord]()
+        self.workers, self.audit, self.results = WorkerTable(), Table[AuditRecord](), ResultTable()
         self.jobs = Table(jobs)
         """The jobs of the object itself, and by id those that ``cold`` has lent."""
         self.cold = ColdJobs(ColdRows(segments), self.jobs)

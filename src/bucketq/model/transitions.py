@@ -56,6 +56,7 @@ from bucketq.model.effects.limits import limit_changes
 from bucketq.model.effects.links import batch_changes, job_ends
 from bucketq.model.operations import REPEATABLE, Request
 from bucketq.model.oversight import announcements, audit_notes
+from bucketq.model.results import SpillResults
 from bucketq.model.sessions import MISSING
 from bucketq.model.state import Change, State
 from bucketq.model.worker_records import Announce, DrainWorker, ReadWorkers
@@ -127,6 +128,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     ReadAudit: audit_notes.read_audit,
     segments.Spill: segment_changes.spill,
     segments.SpillKeys: segment_changes.spill_keys,
+    SpillResults: archiving.spill_results,
     segments.Merge: segment_changes.merge,
     segments.NameVector: segment_changes.name_vector,
     segments.TidySegments: operators.tidy_segments,

@@ -46,8 +46,9 @@ class ResultVerbs:
         arrives with the next heartbeat of its worker. If it is async, it is awaited.
 
         A broker sends the result as soon as it is committed; without one, the object is read again
-        about once a second. Jobs that have been archived are found too: the search begins in the
-        hour of the push, or a day ago if the id is your own, and ``timeout_s`` does not end it.
+        about once a second. Jobs that have been archived are found too. For ``result_retention_s``
+        the queue knows where a result is that is not null. Others are searched for, from the hour
+        of the push on, or for a day back if the id is your own; ``timeout_s`` does not end that.
 
         Raises:
             JobFailedError: The job is dead; the error has its last failure.

@@ -170,6 +170,7 @@ def content_of(state: State) -> dict[str, Any]:
         "batches": [plain(row) for row in state.batches],
         "workers": [plain(row) for row in state.workers],
         "audit": [plain(row) for row in state.audit],
+        "results": [plain(row) for row in state.results],
         "writers": [plain(row) for row in state.writers],
         "jobs": [plain(row) for row in state.jobs],
         "segments": [plain(each.entry()) for each in state.cold.rows.segments.values()],

@@ -423,3 +423,24 @@ def check_served(document: Document) -> None:
 
 def test_the_state_of_the_object_above_can_be_served() -> None:
     check_served(Document(small_state()))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"hashes": "AAAA"}, r"results\[0\] \(1\) does not have as many hashes as results"),
+        ({"hashes": "?"}, r"results\[0\] \(1\) does not have as many hashes"),
+        ({"files": []}, r"results\[0\] \(1\) names neither archive files nor an object"),
+        ({"at": "2026-01-01T00:00:00"}, r"results\[0\].at is a time without a zone"),
+        ({"seq": 0.5}, r"results\[0\]"),
+    ],
+)
+def test_rows_on_results_that_cannot_be_used_are_refused(
+    change: dict[str, object], reason: str
+) -> None:
+    row = {"id": "1", "seq": 1, "at": "2026-01-01T00:00:00Z", "count": 1, "files": ["f"]}
+    sound = CONTENT | {"results": [row | {"hashes": "AAAAAA=="}]}
+    assert decode(written(sound), WHERE).state.results.count == 1
+    assert re.search(
+        reason, refusal(written(CONTENT | {"results": [sound["results"][0] | change]}))
+    )

@@ -140,7 +140,15 @@ class OperatorRules(WorkerRules):
             ready = apply(state, Request(read), self.now).answer
             assert [job.id for job, _ in ready.jobs] == due[: read.limit]
         other = (chosen(self.ids, number), 1 + number % 8)
-        self.send(Archived(jobs=(other, *((job.id, job.seq) for job, _ in ready.jobs), other)))
+        jobs = (other, *((job.id, job.seq) for job, _ in ready.jobs), other)
+        self.send(Archived(jobs=jobs, files=("2026-01-01T00/1-2.jsonl",) if number % 2 else ()))
+        for state in (self.state, self.twin.state):
+            results = state.results
+            assert results.count == sum(row.count for row in results)
+            assert results.row_bytes == sum(row.size_bytes for row in results)
+            for row, (at, known) in zip(results, self.reference.results, strict=True):
+                assert (row.at, row.count) == (at, len(known))
+                assert all(map(row.may_have, known))
 
     @precondition(lambda self: self.now != START)
     @rule()

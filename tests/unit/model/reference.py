@@ -23,7 +23,6 @@ from bucketq.errors import (
 from bucketq.model.base import NewJob
 from bucketq.model.job_batches import CancelBatch, CloseBatch
 from bucketq.model.operations import (
-    Archived,
     Claim,
     Complete,
     CompleteMany,
@@ -439,11 +438,5 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
                 row["progress"] = silence.progress or row["progress"]
                 count += 1
         return count
-
-    def _archived(self, operation: Archived, _now: datetime, _seen: Seen) -> int:
-        done = {(row["id"], row["seq"]) for row in self.with_status("done")} & set(operation.jobs)
-        for job, _ in done:
-            del self.jobs[job]
-        return len(done)
 
     # What operators do.

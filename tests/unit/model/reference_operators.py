@@ -13,7 +13,9 @@ from bucketq.errors import (
     JobNotFoundError,
 )
 from bucketq.model.job_batches import CancelJobs, CancelledJobs
+from bucketq.model.job_ids import made_at
 from bucketq.model.operations import (
+    Archived,
     Cancel,
     Configure,
     NoteTime,
@@ -41,6 +43,8 @@ class OperatorReference(WorkerReference):
         super().__init__()
         self.settings = Settings()
         self.jobs: dict[str, Row] = {}
+        self.results: list[tuple[datetime, set[str]]] = []
+        """When jobs left together that are known to have results, and which."""
         self.keys: dict[str, Row] = {}
         self.sessions: dict[str, Row] = {}
         self.paused = False
@@ -93,6 +97,25 @@ class OperatorReference(WorkerReference):
         ]
         counts = answers.count("cancelled"), answers.count("requested")
         return CancelledJobs(*counts, chosen[-1]["seq"] if more else None)
+
+    def _archived(self, operation: Archived, now: datetime, _seen: Seen) -> int:
+        done = {(row["id"], row["seq"]) for row in self.with_status("done")} & set(operation.jobs)
+        rows = [self.jobs.pop(job) for job, _ in done]
+        known = {
+            row["id"]
+            for row in rows
+            if row["result"] not in (b"", b"null") or (self.results and made_at(row["id"]) is None)
+        }
+        if known and operation.files:
+            self.results.append((now, known))
+        return len(done)
+
+    def forget_results(self, now: datetime) -> int:
+        """Forget where results are that left long ago; return how many rows."""
+        count, limit = len(self.results), timedelta(seconds=self.settings.result_retention_s)
+        while self.results and now - self.results[0][0] > limit:
+            del self.results[0]
+        return count - len(self.results)
 
     def _chosen(self, operation: Redrive | Purge) -> list[Row]:
         rows = [self._existing(job) for job in operation.jobs]
@@ -167,7 +190,7 @@ class OperatorReference(WorkerReference):
         count += self.drop_expired_tokens(now)
         count += self.forget_bulk(now) + self.forget_batches(now)
         count += self.mend_buckets(now)
-        count += self.forget_workers(now)
+        count += self.forget_workers(now) + self.forget_results(now)
         while dead := self.dead():
             age = now - dead[0]["finished_at"]
             too_many = len(dead) > settings.max_dead

@@ -22,6 +22,7 @@ def tables(state: State) -> dict[Change, object]:
     rows.update({("writers", row.id): row for row in state.writers})
     rows.update({("batches", row.id): row for row in state.batches})
     rows.update({("workers", row.id): row for row in state.workers})
+    rows.update({("results", row.id): row for row in state.results})
     rows.update({("audit", row.id): row for row in state.audit})
     sessions = state.sessions.table
     rows.update({("sessions", row.id): msgspec.json.encode(row) for row in sessions})

@@ -61,7 +61,7 @@ class QueueHistory:
         Raises:
             UnavailableError: A copy could not be read.
         """
-        names = state.cold.rows.names()
+        names = set(named_by(state).ids)
         known, self._names = self._names, {}
         for copy in state.history.copies:
             slot = (state.incarnation, copy.id)

@@ -6,8 +6,9 @@
                              last version that      digest of the bytes
                              may introduce it
 
-and vectors, which say what has left segments, beside them under names that end in ``.gone``. Names
-of segments that were put under a reservation begin with it, instead of a version.
+and vectors, which say what has left segments, beside them under names that end in ``.gone``, and
+rows on results of archived jobs under names that end in ``.results``. Names of segments that were
+put under a reservation begin with it, instead of a version.
 
 Guarantees:
 
@@ -28,6 +29,7 @@ from hashlib import blake2b
 
 from bucketq.clock import Clock, new_id
 from bucketq.codec.deletion_vector import is_vector_id
+from bucketq.codec.result_index import is_result_index_id
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.commit.objects.segment_sweep import ReadNamed, may_delete
 from bucketq.errors import (
@@ -131,7 +133,7 @@ class SegmentFolder:
         """
         async for info in self._store.list(self._root):
             name = info.key.removeprefix(self._root).removesuffix(_SUFFIX)
-            is_ours = is_segment_id(name) or is_vector_id(name)
+            is_ours = is_segment_id(name) or _has_suffix(name)
             if is_ours and info.key == self._key(name):
                 yield name
 
@@ -229,7 +231,7 @@ class SegmentFolder:
                 raise CorruptStateError(message) from error
 
     def _key(self, segment_id: str) -> str:
-        return f"{self._root}{segment_id}{'' if is_vector_id(segment_id) else _SUFFIX}"
+        return f"{self._root}{segment_id}{'' if _has_suffix(segment_id) else _SUFFIX}"
 
     @contextmanager
     def _explained(self, done: str, doing: str) -> Iterator[None]:
@@ -242,3 +244,8 @@ class SegmentFolder:
                 f"whose keys begin with {self._root}"
             )
             raise StoreRefusedError(message) from error
+
+
+def _has_suffix(name: str) -> bool:
+    """Whether the id of an object is the whole of its name."""
+    return is_vector_id(name) or is_result_index_id(name)

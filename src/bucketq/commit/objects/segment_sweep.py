@@ -48,7 +48,8 @@ ReadNamed = Callable[[], Awaitable[NamedSegments]]
 def named_by(state: State) -> NamedSegments:
     """Return what a version that was just read says about segments."""
     listed = frozenset(state.reservations.by_id)
-    return NamedSegments(state.incarnation, state.version, state.cold.rows.names(), listed)
+    named = state.cold.rows.names() | state.results.names()
+    return NamedSegments(state.incarnation, state.version, named, listed)
 
 
 def may_delete(segment_id: str, queue: NamedSegments) -> bool:

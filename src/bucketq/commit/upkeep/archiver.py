@@ -147,18 +147,18 @@ class Archiver:
         """Archive jobs, and remove them from the queue; return how many left by this."""
         count = 0
         for jobs in _archive_files(outbox.jobs):
-            await self._write(jobs, outbox.version)
+            keys = await self._write(jobs, outbox.version)
+            files = tuple(map(self._writer.name_of, keys))
             ids = tuple((job.id, job.seq) for job, _ in jobs)
-            count += await self._submit(Request(Archived(jobs=ids)))
+            count += await self._submit(Request(Archived(jobs=ids, files=files)))
         return count
 
-    async def _write(self, jobs: Sequence[FinishedJob], version: int) -> None:
+    async def _write(self, jobs: Sequence[FinishedJob], version: int) -> list[str]:
         for attempt in range(_WRITE_TRIES - 1):
             with suppress(UnavailableError):
-                await self._writer.write(jobs, version)
-                return
+                return await self._writer.write(jobs, version)
             await asyncio.sleep(fraction(self._clock) * 2**attempt)
-        await self._writer.write(jobs, version)
+        return await self._writer.write(jobs, version)
 
     async def _prune(self, current: Callable[[], State | None]) -> None:
         """Delete what is too old; for good, so not by the clock of this process alone."""

@@ -2,7 +2,8 @@
 
 Every commit writes the queue object, so it must stay small. If the jobs that could be elsewhere
 take more than ``spill_bytes``, or there are more than a thousand idempotency keys, the oldest of
-them are written to a segment, and only then a commit replaces them by the name of the segment. The
+them are written to a segment, and only then a commit replaces them by the name of the segment. So
+are rows that say where results are, to an object of their own. The
 commit judges each row again, so nothing has to be locked while the segment is written: what was
 claimed or cancelled meanwhile stays.
 
@@ -21,6 +22,7 @@ from itertools import islice
 from typing import Any
 
 from bucketq.clock import Clock
+from bucketq.codec.result_index import encode_result_index, result_index_id
 from bucketq.codec.segment_file import row_of
 from bucketq.commit.objects.queue_segments import QueueSegments
 from bucketq.commit.objects.segment_encoding import encode_in_turns
@@ -30,6 +32,7 @@ from bucketq.errors import BucketQError
 from bucketq.model.effects.segment_changes import FORMAT, class_of
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord
+from bucketq.model.results import ResultRow, SpillResults
 from bucketq.model.segments import SegmentClass, Spill, SpillKeys, WrittenSegment
 from bucketq.model.state import State
 
@@ -46,11 +49,16 @@ _LEFT_PART = 8
 """A spill leaves this part of ``spill_bytes``: every commit writes what is left again, until the
 next spill. It matters little. At a depth of a million, 64 callers wrote 15.6 to 20.1 MB for 1,000
 jobs, and 16.6 to 20.5 MB with a half left, in alternating runs."""
+_RESULTS_PART = 8
+"""Rows on results move if they take more than this part of ``spill_bytes``: that is 32 KiB, of some
+5,000 results. Few objects are then read to find one, and commits stay small."""
 _AT_ONCE = 4
 """How many segments are written at once, so that the next is encoded while the store answers."""
 _LAST_RETRY_S = 60.0
 """The longest pause after a spill has failed: a store that refuses segments is asked about once a
 minute."""
+
+_AnySpill = Spill | SpillKeys | SpillResults
 
 
 class Spiller:
@@ -70,6 +78,8 @@ class Spiller:
         what = f"segments of {where} cannot be written, and its object grows"
         self._fault = TransientFault(clock, _log, what, _LAST_RETRY_S)
         self._loop = BackgroundLoop(clock, self._fault)
+        # Apart from jobs: they are due at other times.
+        self._results = BackgroundLoop(clock, self._fault)
         self._searched_bytes = 0
         """How large the object was when no more jobs could leave."""
         self._searched_running = 0
@@ -80,25 +90,30 @@ class Spiller:
     def start(self, current: Callable[[], State | None]) -> None:
         """Spill in the background, until ``stop``; ``current`` returns the state in memory."""
         self._loop.start(partial(self._pass, current), None)
+        self._results.start(partial(self._pass_results, current), None)
 
     async def stop(self) -> None:
         """Stop spilling."""
         await self._loop.stop()
+        await self._results.stop()
 
     def notice(self, state: State) -> None:
         """Look at the size of the object after a commit; it is cheap."""
         if self._is_due(state, 1):
             self._loop.wake()
+        if _result_rows(state, 1):
+            self._results.wake()
 
-    async def spill_before(self, state: State) -> list[Spill | SpillKeys]:
+    async def spill_before(self, state: State) -> list[_AnySpill]:
         """Write segments for a writer that commits by itself, if the object is far too large.
 
         The writer applies what is returned, in its own commit.
         """
-        if not self._is_due(state, 2):
+        is_due, rows = self._is_due(state, 2), _result_rows(state, 2)
+        if not is_due and not rows:
             return []
         try:
-            spills = await before_commit(self._write_all(state))
+            spills = await before_commit(self._write_all(state, rows, with_jobs=is_due))
         except BucketQError as error:
             self._fault.strike(error)
             self._note_search(state)
@@ -106,8 +121,14 @@ class Spiller:
         self._fault.passed()
         return spills
 
-    async def _write_all(self, state: State) -> list[Spill | SpillKeys]:
-        return [await self._write(state, cls, rows) for cls, rows in self._choose(state)]
+    async def _write_all(
+        self, state: State, results: list[ResultRow], *, with_jobs: bool
+    ) -> list[_AnySpill]:
+        chosen = self._choose(state) if with_jobs else []
+        spills: list[_AnySpill] = [await self._write(state, cls, rows) for cls, rows in chosen]
+        if results:
+            spills.append(await self._write_results(state, results))
+        return spills
 
     def _is_due(self, state: State, times: int) -> bool:
         """Whether the object is larger than it should be, and there may be rows to spill."""
@@ -129,6 +150,11 @@ class Spiller:
     async def _pass(self, current: Callable[[], State | None]) -> None:
         while (state := current()) is not None and await self._spill(state):
             pass
+
+    async def _pass_results(self, current: Callable[[], State | None]) -> None:
+        while (state := current()) is not None and (rows := _result_rows(state, 1)):
+            if not await self._submit(Request(await self._write_results(state, rows))):
+                return  # They have changed: the next commit looks again.
 
     async def _spill(self, state: State) -> bool:
         """Spill once; return whether rows have moved."""
@@ -177,6 +203,15 @@ class Spiller:
             chosen["keys"] = [(key, _ROW_BYTES) for key in islice(state.keys, excess)]
         return [(cls, rows) for cls, some in chosen.items() for rows in _pieces(some)]
 
+    async def _write_results(self, state: State, rows: list[ResultRow]) -> SpillResults:
+        """Put rows on results, and return the operation that names the object."""
+        body, version = encode_result_index(rows), state.version
+        until = self._segments.policy.until(version, self._versions)
+        name = result_index_id(until, body)
+        await self._segments.folder.put(name, body)
+        self._versions = state.version - version
+        return SpillResults(id=name, until=until, rows=tuple(rows))
+
     async def _write(self, state: State, cls: SegmentClass, rows: list[Any]) -> Spill | SpillKeys:
         """Put a segment, and return the operation that names it."""
         version = state.version
@@ -214,6 +249,14 @@ def _pieces(rows: list[tuple[Any, int]]) -> Iterator[list[Any]]:
             piece, size_bytes = [], 0
     if piece:
         yield piece
+
+
+def _result_rows(state: State, times: int) -> list[ResultRow]:
+    """The rows on results that are to move, if there are too many of them."""
+    most_bytes = times * state.settings.spill_bytes // _RESULTS_PART
+    if state.results.row_bytes <= most_bytes or state.settings.max_format < FORMAT:
+        return []
+    return [row for row in state.results if not row.has_moved]
 
 
 def _row_bytes(job: JobRecord) -> int:

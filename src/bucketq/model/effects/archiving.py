@@ -7,10 +7,18 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from bucketq.model import check
+from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at, line_bytes
+from bucketq.model.job_ids import made_at
 from bucketq.model.operations import Archived, Outbox, ReadOutbox
-from bucketq.model.records import JobRecord
+from bucketq.model.records import NOTHING, JobRecord
+from bucketq.model.results import ResultRow, SpillResults, hashes_of
+from bucketq.model.settings import KIB
 from bucketq.model.state import State
+
+_MOST_BYTES = 256 * KIB
+"""How many bytes rows on results may take in the object. They move to objects long before, unless
+the store refuses these."""
 
 
 def read_outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
@@ -45,8 +53,8 @@ def _leaving(done: FinishedJobs, operation: ReadOutbox, now: datetime) -> Iterat
             return  # They come in order: the others are younger still.
 
 
-def remove_archived(state: State, operation: Archived, _now: datetime) -> int:
-    """Remove jobs that are done.
+def remove_archived(state: State, operation: Archived, now: datetime) -> int:
+    """Remove jobs that are done, and note where their results are.
 
     A job that is gone already or not done is skipped, and so is a later job with the same id.
     """
@@ -56,6 +64,51 @@ def remove_archived(state: State, operation: Archived, _now: datetime) -> int:
         for job_id, seq in dict.fromkeys(operation.jobs)
         if job_id in state.done and jobs[job_id].seq == seq
     ]
+    if operation.files and state.settings.result_retention_s:
+        _note_results(state, [jobs[job_id] for job_id in ready], operation.files, now)
     for job_id in ready:
         state.remove_job(job_id)
     return len(ready)
+
+
+def spill_results(state: State, operation: SpillResults, _now: datetime) -> int:
+    """Replace rows by the name of the object that holds them, if all of them are unchanged."""
+    by_id = state.results.by_id
+    is_late = state.version + 1 > operation.until or state.settings.max_format < FORMAT
+    if is_late or not all(by_id.get(row.id) == row for row in operation.rows):
+        return 0
+    state.results.move(operation.rows, operation.id)
+    state.requires["segments"] = None
+    state.changes.append(("results", operation.id))
+    return len(operation.rows)
+
+
+def _note_results(
+    state: State, jobs: list[JobRecord], files: tuple[str, ...], now: datetime
+) -> None:
+    """Add a row for the jobs that have a result, and forget the oldest rows beyond the limits."""
+    results = state.results
+    # The newest job with an id counts, so one without a result hides those before it.
+    known = [job for job in jobs if _has_result(job) or (results and made_at(job.id) is None)]
+    if not known:
+        return
+    seq = results.next_seq
+    row = ResultRow(
+        id=f"{seq:08d}",
+        seq=seq,
+        at=now,
+        count=len(known),
+        files=files,
+        hashes=hashes_of(job.id for job in known),
+    )
+    results.put(row)
+    state.changes.append(("results", row.id))
+    is_over = results.count > state.settings.max_results
+    while (is_over or results.row_bytes > _MOST_BYTES) and (oldest := results.oldest()) is not row:
+        assert oldest is not None  # noqa: S101 - the new row is there
+        state.forget("results", oldest.id)
+        is_over = results.count > state.settings.max_results
+
+
+def _has_result(job: JobRecord) -> bool:
+    return job.result is not NOTHING and bytes(job.result) not in (b"", b"null")

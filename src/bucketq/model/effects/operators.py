@@ -190,11 +190,18 @@ def configure(state: State, operation: Configure, _now: datetime) -> Settings:
         if state.partition is not None:
             raise RejectedError("max_format cannot be 1 in a queue with partitions")
         state.requires.clear()  # ``changed`` has made sure that history is off.
+        _forget_moved_results(state)
         state.touch_head()
     if settings != state.settings:
         state.settings = settings
         state.touch_head()
     return settings
+
+
+def _forget_moved_results(state: State) -> None:
+    """Forget where results are, as far as that is in objects, which need format 2."""
+    for row in [row for row in state.results if row.has_moved]:
+        state.forget("results", row.id)
 
 
 def recall_settings(state: State, _operation: Configure, _stored: None) -> Settings:
@@ -267,10 +274,13 @@ def _expired_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | 
 
 
 def _silent_row(state: State, now: datetime) -> tuple[ForgettableTable, str] | None:
-    """The row of a worker or a bulk write that was not heard for long, or None."""
+    """The row of a worker, of results or of a bulk write that is too old, or None."""
     settings, worker = state.settings, state.workers.oldest()
     if worker and worker.is_silent(settings.worker_retention_s, now):
         return ("workers", worker.id)
+    result, retention_s = state.results.oldest(), settings.result_retention_s
+    if result and now - result.at > timedelta(seconds=retention_s):
+        return ("results", result.id)
     reserved = min(state.reservations, key=attrgetter("at"), default=None)  # There are few.
     if reserved and now - reserved.at > timedelta(seconds=settings.reservation_retention_s):
         return ("reservations", reserved.id)
