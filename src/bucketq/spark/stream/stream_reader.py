@@ -15,6 +15,7 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -32,11 +33,12 @@ from bucketq.spark.format_options import StreamOptions, refuse, stream_options
 from bucketq.spark.large_bodies import size_of
 from bucketq.spark.stream.checkpoint import batch_of, offset_of
 from bucketq.spark.stream.micro_batches import MicroBatches
-from bucketq.spark.table.job_schema import JobPartition, read_job_partition
+from bucketq.spark.table.job_schema import JobPartition, cut_lines, read_job_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_encode = msgspec.json.Encoder().encode
 _ROWS_PER_PARTITION = 5_000
 """Two partitions for a default micro-batch of 10,000 jobs; ``minPartitions`` asks for more."""
 
@@ -152,10 +154,18 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def split(jobs: list[JobRecord], at_least: int) -> list[JobPartition]:
-    """Split jobs into partitions of about one size: ``at_least`` so many, if there are enough."""
+    """Split jobs into partitions of about one size: ``at_least`` so many, if there are enough.
+
+    There are more if jobs are large: it is for Spark to run as many tasks at once as fit.
+    """
     count = min(max(at_least, ceil(len(jobs) / _ROWS_PER_PARTITION)), len(jobs))
     cuts = [len(jobs) * number // count for number in range(count + 1)] if count else []
-    return [JobPartition.of(jobs[first:last]) for first, last in pairwise(cuts)]
+    lines = [*map(_encode, jobs)]
+    return [
+        JobPartition.of_lines(some)
+        for first, last in pairwise(cuts)
+        for some in cut_lines(lines[first:last])
+    ]
 
 
 def check_sizes(jobs: Sequence[JobRecord], fetch_bytes: int | None) -> None:

@@ -37,6 +37,9 @@ _ERRORS = pa.list_(pa.struct(_FAILURE.items()))
 _TAGS = pa.map_(_TEXT, _TEXT)
 BATCH_ROWS = 10_000
 """Spark's own size of Arrow batches (``spark.sql.execution.arrow.maxRecordsPerBatch``)."""
+TASK_BYTES = 16 << 20
+"""Of jobs that a task carries, or one job. Spark refuses tasks of more than 128 MiB on a cluster
+(its setting rpc.message.maxSize), and holds several copies of each on the driver."""
 _encode = msgspec.json.Encoder().encode
 _decode_texts = msgspec.json.Decoder(list[str | None]).decode
 _decode_jobs = msgspec.json.Decoder(list[JobRecord]).decode
@@ -161,14 +164,20 @@ class JobPartition(InputPartition):
         self.body = body
 
     @classmethod
-    def of(cls, jobs: Sequence[JobRecord]) -> JobPartition:
-        """Encode jobs."""
-        return cls(msgspec.json.encode(jobs))
-
-    @classmethod
     def of_lines(cls, lines: Sequence[bytes]) -> JobPartition:
         """Join jobs that are encoded already, each by itself."""
         return cls(b"[%b]" % b",".join(lines))
+
+
+def cut_lines(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Cut encoded jobs into what one task carries at most; without jobs there is one empty cut."""
+    start, left_bytes = 0, TASK_BYTES
+    for place, line in enumerate(lines):
+        if len(line) > left_bytes and place > start:
+            yield lines[start:place]
+            start, left_bytes = place, TASK_BYTES
+        left_bytes -= len(line)
+    yield lines[start:]
 
 
 def read_job_partition(

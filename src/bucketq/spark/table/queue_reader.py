@@ -8,7 +8,7 @@ them (``segment_rows``). Through a broker it asks for a snapshot, and sends all 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from bucketq.model.segments import SegmentRecord
 from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
-from bucketq.spark.table.job_schema import JobPartition, read_job_partition
+from bucketq.spark.table.job_schema import JobPartition, cut_lines, read_job_partition
 from bucketq.spark.table.segment_rows import SegmentSlice, has_status, read_slices
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ _decode_choice = msgspec.json.Decoder(_KindAndStatus).decode
 class TablePartition(JobPartition):
     """Slices of segments, which an executor reads, and jobs that the driver has read."""
 
-    def __init__(self, incarnation: str, slices: list[SegmentSlice], lines: list[bytes]) -> None:
+    def __init__(
+        self, incarnation: str, slices: list[SegmentSlice], lines: Sequence[bytes]
+    ) -> None:
         super().__init__(b"[%b]" % b",".join(lines))
         self.incarnation = incarnation
         self.slices = slices
@@ -120,10 +122,13 @@ def split_version(found: JobLines, size: int) -> list[TablePartition]:
                 slices, room = [], float(size)
     first = ceil(room) if slices else 0
     if slices:
-        made.append(TablePartition(found.incarnation, slices, found.hot[:first]))
+        few, *rest = cut_lines(found.hot[:first])
+        made.append(TablePartition(found.incarnation, slices, few))
+        made += [TablePartition("", [], some) for some in rest]
     made += [
-        TablePartition("", [], found.hot[begin : begin + size])
+        TablePartition("", [], some)
         for begin in range(first, len(found.hot), size)
+        for some in cut_lines(found.hot[begin : begin + size])
     ]
     return made or [TablePartition("", [], [])]
 
