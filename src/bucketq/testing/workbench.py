@@ -25,6 +25,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple, Self, cast
 
 from bucketq.client.blocking_queue import BlockingQueue
@@ -315,6 +316,8 @@ class _Bridge:
             return lambda *args, **kwargs: PayloadStream(
                 verb(*args, **kwargs), self.loop_thread.loop
             )
+        if not inspect.iscoroutinefunction(verb):
+            return partial(getattr(Queue, name), self)  # What it returns asks this bridge.
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             if self.loop_thread.loop.is_closed():

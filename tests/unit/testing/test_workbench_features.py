@@ -135,3 +135,12 @@ def test_results_errors_and_progress_are_seen() -> None:
         assert bench.queue.wait(short) == 20
         with pytest.raises(JobFailedError, match="too long"):
             bench.queue.wait(long)
+
+
+async def test_async_code_pushes_batches_too() -> None:
+    with Workbench() as bench:
+        async with bench.async_queue.batch(on_done=JobSpec(kind="report", payload=0)) as batch:
+            await batch.push("page", 1)
+            await batch.push_many([JobSpec(kind="page", payload=2)])
+        assert bench.pushed("page") == [1, 2]
+        assert (await bench.async_queue.get_batch(batch.id)).status == "closed"
