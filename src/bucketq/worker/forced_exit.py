@@ -29,12 +29,19 @@ _NAMED_MAX = 5
 
 
 class ForcedExit:
-    """A deadline for this process, unless it is cancelled."""
+    """A deadline for this process, unless it is cancelled; none outside the main thread."""
 
     def __init__(self) -> None:
         self._is_called_off = threading.Event()
+        if threading.current_thread() is not threading.main_thread():
+            self._is_called_off.set()  # The process is not the worker's to end.
         self.loop: asyncio.AbstractEventLoop | None = None
         """The loop on which async handlers run, if it is known."""
+
+    @property
+    def is_called_off(self) -> bool:
+        """Whether no deadline ends the process."""
+        return self._is_called_off.is_set()
 
     def within(self, seconds: float) -> None:
         """Exit the process after this time. The earliest deadline counts."""

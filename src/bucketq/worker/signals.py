@@ -45,8 +45,12 @@ def stopped_by_signals(request_stop: RequestStop) -> Iterator[None]:
 
     It does not use the event loop, which a handler may block. A signal that is ignored, as shells
     do with Ctrl-C for jobs in the background, stays ignored. A SIGTERM right after another is
-    ignored: ``timeout`` sends it to a process and to its group.
+    ignored: ``timeout`` sends it to a process and to its group. Only the main thread can receive
+    signals, so in any other this does nothing.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     loop = asyncio.get_running_loop()
     found = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {number: how for number, how in found.items() if how is not signal.SIG_IGN}

@@ -281,10 +281,11 @@ class Worker(ScheduleDeclarations):
             await stop_in_thread(loop_thread)
 
     def run_sync(self, *, burst: bool = False, kinds: Iterable[str] | None = None) -> None:
-        """Run jobs from code without asyncio, in the main thread, until Ctrl-C or SIGTERM.
+        """Run jobs from code without asyncio, until Ctrl-C or SIGTERM, or until ``stop``.
 
         The first signal lets handlers finish, a second stops them, a third kills the process. The
-        process also exits at the end of the drain time if a handler blocks the event loop.
+        process also exits at the end of the drain time if a handler blocks the event loop. Only the
+        main thread receives signals: in another thread it runs until ``stop``.
         """
         forced_exit = ForcedExit()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import bucketq
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.queue.queue import Queue
+from bucketq.worker.forced_exit import ForcedExit
 
 
 def test_what_is_configured_overrides_what_the_worker_was_made_with() -> None:
@@ -106,6 +108,25 @@ async def test_a_burst_that_is_stopped_does_not_report_what_is_left(tmp_path: Pa
     await worker.run(burst=True)
     assert worker.counters.count("done") == 1
     assert worker.counters.left is None
+
+
+def test_a_worker_runs_in_a_thread_and_leaves_signals_and_the_process_alone(tmp_path: Path) -> None:
+    url = (tmp_path / "queue.json").as_uri()
+    worker = bucketq.Worker(url, mode="direct")
+    before = signal.getsignal(signal.SIGTERM)
+    found = list[object]()
+
+    @worker.handler("look")
+    def look() -> None:
+        found.append(signal.getsignal(signal.SIGTERM))
+        worker.stop()
+
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        queue.push("look", None)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(worker.run_sync).result(timeout=30)
+        assert thread.submit(ForcedExit).result().is_called_off
+    assert found == [before]
 
 
 async def test_signals_that_were_ignored_stay_ignored_and_others_are_restored() -> None:
