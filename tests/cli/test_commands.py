@@ -71,7 +71,10 @@ def test_push_accepts_ids_keys_delays_and_attempts(console: Console) -> None:
     ran = console.run("push", "URL", "k", "2", "--key", "once")
     assert (ran.code, ran.out) == (4, "")
     assert "once" in ran.err
-    assert console.ok("push", "URL", "k", "1", "--id", "mine", "--json").json == {"id": "mine"}
+    assert console.ok("push", "URL", "k", "1", "--id", "mine", "--json").json == {
+        "id": "mine",
+        "duplicate": False,
+    }
     console.ok("push", "URL", "k", "1", "--id", "later", "--run-at", "2099-01-01T00:00:00Z")
     assert console.ok("show", "URL", "later", "--json").json["run_at"] == "2099-01-01T00:00:00Z"
     console.ok("push", "URL", "k", "1", "--id", "soon", "--delay", "15m")

@@ -12,21 +12,23 @@ from tests.cli.console import Console
 def test_a_unique_job_is_pushed_once_and_debounced(console: Console) -> None:
     push = ("push", "URL", "index", "--unique", "user-17")
     first = console.ok(*push, "1", "--delay", "1h").out.strip()
-    assert console.ok(*push, "2").out.strip() == first
+    again = console.ok(*push, "2")
+    assert (again.out.strip(), "was there already" in again.err) == (first, True)
+    assert console.ok(*push, "2", "--json").json == {"id": first, "duplicate": True}
     replace = ("--unique-scope", "queued", "--replace", "both")
     assert console.ok(*push, "3", *replace).out.strip() == first
     [job] = console.ok("ls", "URL", "--json").lines
     assert (job["payload"], job["unique"], job.get("run_at")) == (3, "user-17", None)
-    again = ("--unique-scope", "10m")
-    second = console.ok(*push, "4", *again).out.strip()
+    period = ("--unique-scope", "10m")
+    second = console.ok(*push, "4", *period).out.strip()
     assert second != first
-    assert console.ok(*push, "5", *again).out.strip() == second
+    assert console.ok(*push, "5", *period).out.strip() == second
     assert "user-17" in console.ok("show", "URL", first).out
 
 
 def test_scopes_that_are_none_are_refused(console: Console) -> None:
     ran = console.run("push", "URL", "index", "1", "--unique", "u", "--unique-scope", "dead")
-    assert (ran.code, "--unique-scope" in ran.err) == (2, True)
+    assert (ran.code, "--unique-scope (queued, queued+running" in ran.err) == (2, True)
     ran = console.run("push", "URL", "index", "1", "--replace", "both")
     assert (ran.code, "give unique too" in ran.err) == (2, True)
 

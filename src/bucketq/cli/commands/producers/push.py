@@ -191,12 +191,15 @@ async def _push_one(
         )
     async with open_queue(url, out.timeout_s, create=True) as queue:
         pushed = await queue.push(kind, payload, **options)
+        if pushed.duplicate:
+            out.note(f"job {pushed} was there already, so none was added")
         if wait_s is not None:
             from bucketq.cli.commands.producers.wait import print_result
 
-            out.note(f"pushed {pushed}")
+            if not pushed.duplicate:
+                out.note(f"pushed {pushed}")
             return await print_result(out, queue, pushed, wait_s)
-    out.result(pushed, {"id": str(pushed)})
+    out.result(pushed, {"id": str(pushed), "duplicate": pushed.duplicate})
     return 0
 
 
@@ -240,7 +243,7 @@ def _read_payload(payload: str | None, file: Path | None, encoding: str) -> Any:
 def _parse_scope(text: str | None) -> str | float:
     if text is None or text.startswith("queued"):
         return text or DEFAULT_SCOPE
-    return parse_duration(text, "--unique-scope")
+    return parse_duration(text, "--unique-scope (queued, queued+running or a duration)")
 
 
 def _refuse_file_as_kind(argument: str | None, file: Path | None) -> None:

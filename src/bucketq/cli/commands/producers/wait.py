@@ -17,8 +17,8 @@ async def run(out: Output, *, url: Url, job: JobId) -> int:
     """Wait until a job is over and print its result.
 
     It waits for as long as --timeout allows. The result is printed as JSON, bytes as base64. Exit
-    code 4: the job is dead or was cancelled. Exit code 3: there is no such job, in the queue or in
-    its archive, or it is not over yet.
+    code 4: the job is dead, was cancelled or has expired. Exit code 3: there is no such job, in the
+    queue or in its archive, or it is not over yet.
 
     Examples:
         bucketq wait file:///srv/jobs/queue.json 01KG9MFMM0PWD5ARV0FP67PJ7K
