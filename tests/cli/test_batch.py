@@ -24,7 +24,8 @@ def finish(queue: Console) -> dict[str, object]:
 
 
 def test_a_batch_is_opened_filled_and_closed(queue: Console) -> None:
-    batch = queue.ok("batch", "open", "URL", "report", '{"to": "ada"}').out.strip()
+    report = ("report", '{"to": "ada"}', "--max-attempts", "2")
+    batch = queue.ok("batch", "open", "URL", *report).out.strip()
     for number in "12":
         queue.ok("push", "URL", "index", number, "--batch-id", batch)
     header, line = queue.ok("batch", "ls", "URL").out.splitlines()
@@ -38,7 +39,8 @@ def test_a_batch_is_opened_filled_and_closed(queue: Console) -> None:
     assert "completed" in queue.ok("batch", "show", "URL", batch).out
     callback = queue.ok("show", "URL", found["callback"])
     assert f"{batch}: 2 of 2 completed" in callback.out
-    assert finish(queue)["payload"] == {"to": "ada"}
+    done = finish(queue)
+    assert (done["payload"], done["max_attempts"]) == ({"to": "ada"}, 2)
 
 
 def test_a_batch_can_be_cancelled(queue: Console) -> None:

@@ -16,6 +16,9 @@ Kind = Annotated[
 Payload = Annotated[str, argument("PAYLOAD", "The payload of that job as JSON.")]
 OwnId = Annotated[str | None, option("--id", "Id of the batch; one is made if omitted.")]
 Priority = Annotated[int, option("--priority -p", "Lower numbers run first.")]
+MaxAttempts = Annotated[
+    int | None, option("--max-attempts", "Attempts allowed, if not as in the settings.")
+]
 Tags = Annotated[list[str] | None, option("--tag -t NAME=VALUE", "A tag; may be repeated.")]
 Group = Annotated[str | None, option("--group NAME", "The group of that job.")]
 
@@ -28,6 +31,7 @@ async def run(
     payload: Payload = "null",
     batch_id: OwnId = None,
     priority: Priority = 0,
+    max_attempts: MaxAttempts = None,
     tags: Tags = None,
     group: Group = None,
     request: Request = None,
@@ -46,7 +50,14 @@ async def run(
     if kind is not None:
         value = parse_json(payload.encode(), "the payload")
         chosen = parse_tags(tags)
-        spec = JobSpec(kind=kind, payload=value, priority=priority, tags=chosen, group=group)
+        spec = JobSpec(
+            kind=kind,
+            payload=value,
+            priority=priority,
+            max_attempts=max_attempts,
+            tags=chosen,
+            group=group,
+        )
     async with open_queue(url, out.timeout_s, create=True) as queue:
         opened = await queue.open_batch(spec, batch_id=batch_id, request=request)
     out.result(opened, {"id": opened})
