@@ -36,6 +36,7 @@ def test_schedules_are_listed_with_their_next_time(queue: Console) -> None:
     assert header.split() == ["NAME", "KIND", "DUE", "MISSED", "NEXT", "LAST", "JOB"]
     assert first.split()[:2] == ["nightly", "report"]
     assert "0 3 * * * Europe/Berlin" in first
+    assert first.rstrip().endswith(":00:00Z")
     assert "every 300 s" in second
     assert "paused" in second
     nightly, tick = [

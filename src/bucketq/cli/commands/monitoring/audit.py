@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url, option
@@ -41,7 +41,7 @@ async def run(
     """
     async with open_queue(url, out.timeout_s) as queue:
         actions = await queue.audit(limit=limit)
-    out.records([*_COLUMNS], [to_builtins(structs.asdict(each)) for each in actions], _cells)
+    out.records([*_COLUMNS], [structs.asdict(each) for each in actions], _cells)
 
 
 def _cells(row: dict[str, Any]) -> list[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
@@ -38,7 +38,7 @@ async def run(out: Output, *, url: Url) -> None:
     """
     async with open_queue(url, out.timeout_s) as queue:
         workers = await queue.workers()
-    found = [to_builtins(structs.asdict(worker)) for worker in workers]
+    found = [structs.asdict(worker) for worker in workers]
     out.records([*_COLUMNS], found, _cells)
 
 

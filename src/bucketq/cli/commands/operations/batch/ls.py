@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
@@ -26,10 +26,7 @@ async def run(out: Output, *, url: Url) -> None:
         batches = await queue.batches()
     columns = [Column("ID", flexible=True), Column("STATUS"), Column("JOBS", right=True)]
     columns += [Column(name, right=True) for name in ("COMPLETED", "FAILED", "LEFT")]
-    found = [
-        to_builtins(structs.asdict(each)) | {"failed": each.failed, "left": each.open}
-        for each in batches
-    ]
+    found = [structs.asdict(each) | {"failed": each.failed, "left": each.open} for each in batches]
     out.records([*columns, Column("OPENED"), Column("CALLBACK")], found, _cells)
 
 

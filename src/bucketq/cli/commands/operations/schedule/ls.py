@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 from bucketq.cli.opening import open_queue
 from bucketq.cli.parameters import Url
@@ -15,8 +15,7 @@ from bucketq.cli.terminal.text_table import Column
 async def run(out: Output, *, url: Url) -> None:
     """List the schedules, with the next due time of each.
 
-    NEXT is empty for a schedule that is paused, and for one with a cron expression if the extra
-    `cron` is not installed here.
+    NEXT is empty for a schedule with a cron expression if the extra `cron` is not installed here.
 
     Examples:
         bucketq schedule ls s3://bucket/jobs/queue.json
@@ -25,7 +24,7 @@ async def run(out: Output, *, url: Url) -> None:
     async with open_queue(url, out.timeout_s) as queue:
         schedules = await queue.schedules()
     columns = [Column("NAME", flexible=True), Column("KIND"), Column("DUE"), Column("MISSED")]
-    found = [to_builtins(structs.asdict(schedule)) for schedule in schedules]
+    found = [structs.asdict(schedule) for schedule in schedules]
     out.records([*columns, Column("NEXT"), Column("LAST JOB")], found, _cells)
 
 
