@@ -160,6 +160,6 @@ def _not_found(missing: list[str]) -> DependencyNotFoundError:
     shown = ", ".join(missing[:_SHOWN])
     more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
     return DependencyNotFoundError(
-        f"a job cannot wait for jobs that are not in the queue: {shown}{more}; they were never "
-        "pushed, or have been archived"
+        f"a job cannot wait for jobs that were not found: {shown}{more}; they are not in the "
+        "queue, nor in its archive, where a token can look with the right read"
     )
