@@ -55,6 +55,7 @@ _BATCHES = (
         closed_at=_at(3),
         ended_at=_at(3),
         was_cancelled=True,
+        first_seq=7,
     ),
 )
 _JOB = JobRecord(

@@ -63,6 +63,8 @@ class BatchRecord(
     """What is pushed when it is done; it is dropped then."""
     callback: str = ""
     """The job that was pushed when it was done; empty: there is none."""
+    first_seq: int = 0
+    """Jobs with lower numbers belong to an earlier batch that had its id."""
 
     @property
     def counts(self) -> BatchCounts:

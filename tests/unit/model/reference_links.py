@@ -94,14 +94,14 @@ class LinkReference:
         """Do what follows from what has ended, or was queued again, since ``over`` had ended."""
         for name, row in self.jobs.items():
             if name in over and row["status"] not in _OVER:
-                self._count(row["batch_id"], "dead", -1)
+                self._count(row, "dead", -1)
         while True:
             changed = [name for name in self.jobs if name in self.over() and name not in over]
             waiting = [row for row in self.jobs.values() if row["status"] == "queued"]
             moved = [row for row in waiting if self._go_on(row, now, seen)]
             for name in changed:
                 row = self.jobs[name]
-                self._count(row["batch_id"], row["outcome"] or "dead", 1)
+                self._count(row, row["outcome"] or "dead", 1)
             over = over | set(changed)
             if not moved and not changed:
                 break
@@ -129,9 +129,9 @@ class LinkReference:
         row["after"] = tuple(name for name in row["after"] if name not in ended or name in bad)
         return True
 
-    def _count(self, name: str | None, outcome: str, change: int) -> None:
-        batch = self.batches.get(name or "")
-        if batch is not None and batch.ended_at is None:
+    def _count(self, row: Row, outcome: str, change: int) -> None:
+        batch = self.batches.get(row["batch_id"] or "")
+        if batch is not None and batch.ended_at is None and row["seq"] >= batch.first_seq:
             count = getattr(batch, outcome) + change
             self.batches[batch.id] = replace(batch, **{outcome: count})
 
@@ -179,7 +179,11 @@ class LinkReference:
             del self.batches[oldest.id]
         last = max((batch.seq for batch in self.batches.values()), default=0)
         self.batches[operation.batch] = BatchRecord(
-            id=operation.batch, seq=last + 1, opened_at=now, on_done=on_done
+            id=operation.batch,
+            seq=last + 1,
+            opened_at=now,
+            on_done=on_done,
+            first_seq=self.pushed + 1,
         )
 
     def _closebatch(self, operation: CloseBatch, now: datetime, _seen: Seen) -> BatchRecord:

@@ -310,3 +310,32 @@ def test_jobs_in_segments_are_counted() -> None:
         assert deep.apply(Request(Cancel(job=f"j{number}")), START).answer == "cancelled"
     (job,) = (job for job in deep.state.jobs if job.kind == "report")
     assert job.done_batch == BatchCounts("b1", jobs=6, cancelled=6)
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "done"])
+def test_jobs_of_a_forgotten_batch_do_not_count_in_one_that_has_its_id(
+    queue: Driver, ends: str
+) -> None:
+    queue.ok(OpenBatch(batch="b1"))
+    queue.push("old", batch_id="b1", max_attempts=1)
+    if ends == "done":
+        queue.fail(queue.claim_one())
+        queue.ok(CloseBatch(batch="b1"))
+    else:
+        queue.ok(CancelBatch(batch="b1"))
+    queue.wait(2 * 86400)
+    queue.ok(Tidy())
+    queue.ok(OpenBatch(batch="b1", on_done=DONE))
+    queue.push("new", batch_id="b1", priority=1)
+    queue.ok(CloseBatch(batch="b1"))
+    if ends == "done":
+        queue.ok(Redrive(jobs=("old",)))
+    queue.reload()
+    old = queue.claim_one()
+    queue.complete(old)
+    assert old.id == "old"
+    queue.reload()
+    assert batch(queue).counts == BatchCounts("b1", jobs=1)
+    assert not callbacks(queue)
+    queue.complete(queue.claim_one())
+    assert callbacks(queue)[0].done_batch == BatchCounts("b1", jobs=1, completed=1)

@@ -60,8 +60,14 @@ def open_batch(state: State, operation: OpenBatch, now: datetime) -> None:
                 "`bucketq batch close` or `cancel` ends those whose producers are gone"
             )
         state.forget("batches", ended.id)
-    seq = state.batches.next_seq
-    put_batch(state, BatchRecord(id=operation.batch, seq=seq, opened_at=now, on_done=on_done))
+    batch = BatchRecord(
+        id=operation.batch,
+        seq=state.batches.next_seq,
+        opened_at=now,
+        on_done=on_done,
+        first_seq=state.next_seq,
+    )
+    put_batch(state, batch)
 
 
 def close_batch(state: State, operation: CloseBatch, now: datetime) -> BatchRecord:

@@ -24,14 +24,14 @@ def follow(state: State, now: datetime) -> None:
     while followed.ends:
         ends, followed.ends = followed.ends, []
         for job, change in ends:
-            if job.batch_id is not None:
+            batch = state.batches.get(job.batch_id) if job.batch_id is not None else None
+            if batch is not None and job.seq >= batch.first_seq:
                 outcome = "dead" if change < 0 else job.outcome or "dead"
-                counts.setdefault(job.batch_id, Counter())[outcome] += change
+                counts.setdefault(batch.id, Counter())[outcome] += change
             if change > 0:
                 for waiting in list(followed.waiting.get(job.id, ())):
                     _go_on(state, state.jobs.by_id[waiting], job, now)
-    found = [batch for name in counts if (batch := state.batches.get(name)) is not None]
-    for batch in sorted(found, key=attrgetter("seq")):
+    for batch in sorted(map(state.batches.by_id.__getitem__, counts), key=attrgetter("seq")):
         if batch.ended_at is None:
             changes = counts[batch.id].items()
             more = {name: getattr(batch, name) + count for name, count in changes}
