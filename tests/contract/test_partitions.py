@@ -257,6 +257,27 @@ async def test_schedules_live_in_partition_0(queue: Queue[Any]) -> None:
     assert (await queue.get(job_id)).kind == "report"
 
 
+async def test_a_job_can_wait_for_one_that_the_queue_has_pushed_itself(queue: Queue[Any]) -> None:
+    await queue.schedule("nightly", "report", 1, every_s=3600)
+    for _ in range(5):
+        run = await queue.run_schedule("nightly")
+        assert home_of(run, 4) == 0
+        await queue.push("after", 1, after=[run])
+        async with queue.batch(JobSpec(kind="sum", payload=0)) as batch:
+            pass
+        callback = (await queue.get_batch(batch.id)).callback
+        assert callback is not None
+        await queue.push("after", 1, after=[callback])
+
+
+async def test_an_id_that_looks_like_a_group_does_not_decide_for_it(queue: Queue[Any]) -> None:
+    for group in await groups_of_all(queue):
+        named = JobSpec(kind="mail", payload=1, id=f"group={group}")
+        ids = await queue.push_many([named, JobSpec(kind="mail", payload=2, group=group)])
+        alone = await queue.push("mail", 3, group=group)
+        assert home_of(ids[1], 4) == home_of(alone, 4)
+
+
 async def test_what_belongs_to_one_object_is_refused(queue: Queue[Any]) -> None:
     with pytest.raises(InvalidRequestError, match="has 4 partitions"):
         await queue.open_consumer("spark")

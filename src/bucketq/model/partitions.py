@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from bucketq.base32 import crockford, number_of
 from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
-from bucketq.model.job_ids import ID_LENGTH, TIME_LENGTH
+from bucketq.model.job_ids import ID_LENGTH, TIME_LENGTH, made_at
 
 if TYPE_CHECKING:  # It imports this module.
     from bucketq.model.state import State
@@ -115,6 +115,13 @@ def home_of(name: str, count: int) -> int:
 def carrying(job_id: str, index: int) -> str:
     """Return a made id, changed to one of a partition."""
     return job_id[:TIME_LENGTH] + crockford(index, 2) + job_id[TIME_LENGTH + 2 :]
+
+
+def homed(job_id: str, partition: Partition | None) -> str:
+    """Return the id that a partition makes of a made one, so that the job is found by it."""
+    if partition is None or made_at(job_id) is None:
+        return job_id
+    return carrying(job_id, partition.index)
 
 
 def place_of(job: NewJob) -> str:

@@ -41,7 +41,8 @@ def divide_jobs(request: Request, count: int) -> Parts:
     for place, job in enumerate(cast("Push", request.operation).jobs):
         decisive = place_of(job)
         # A job of the same push that it waits for may be in another partition than its id says.
-        known = indexes.get(decisive.removeprefix("id="))
+        what, _, name = decisive.partition("=")
+        known = indexes.get(name) if what == "id" else None
         index = partition_at(decisive, count) if known is None else known
         indexes[job.id] = index
         _check_links(job, index, count)

@@ -19,6 +19,7 @@ from bucketq.model.effects.pushes import push, row_bytes
 from bucketq.model.effects.room import check_room
 from bucketq.model.effects.side_refs import refuse_side
 from bucketq.model.operations import Push, Request
+from bucketq.model.partitions import homed
 from bucketq.model.schedules import (
     FEATURE,
     MISSED,
@@ -122,16 +123,16 @@ def run_schedule(
 ) -> tuple[str, ...]:
     """Push the job of a schedule, beside those that are due."""
     row = _existing(state, operation.schedule)
-    job = _job_of(row, operation.job)
+    job = _placed(state, _job_of(row, operation.job))
     seq = state.next_seq
     ids = push(state, Push(jobs=(job,)), now, request)
     _put(state, structs.replace(row, last_job=job.id, last_seq=seq))
     return ids
 
 
-def recall_run(_state: State, operation: RunSchedule, _stored: None) -> tuple[str, ...]:
+def recall_run(state: State, operation: RunSchedule, _stored: None) -> tuple[str, ...]:
     """Answer a retried run."""
-    return (operation.job,)
+    return (homed(operation.job, state.partition),)
 
 
 def read_schedules(
@@ -157,7 +158,7 @@ def fire(state: State, operation: Fire, now: datetime) -> tuple[str, ...]:
         raise InvalidRequestError(f"the runs of schedule {row.id} do not follow what was decided")
     if row.alone and runs and _is_open(state, row):
         runs = ()
-    jobs = [(run_of(row, due), due) for due in runs]
+    jobs = [(_placed(state, run_of(row, due)), due) for due in runs]
     if jobs:
         check_room(state, len(jobs), row_bytes([job for job, _ in jobs]), (row.kind,))
     for job, due in jobs:
@@ -190,6 +191,10 @@ def run_of(row: ScheduleRecord, due: datetime) -> NewJob:
         return job
     drawn = int.from_bytes(blake2b(job.id.encode(), digest_size=4).digest()) / 2**32
     return structs.replace(job, run_at=due + timedelta(seconds=row.jitter_s * drawn))
+
+
+def _placed(state: State, job: NewJob) -> NewJob:
+    return structs.replace(job, id=homed(job.id, state.partition))
 
 
 def _request_of(row: ScheduleRecord, due: datetime) -> Request:
@@ -231,9 +236,7 @@ def _check(state: State, operation: SetSchedule) -> None:
         raise InvalidRequestError(
             f"missed must be one of {', '.join(MISSED)}, got {operation.missed!r}"
         )
-    check.delay(operation.jitter_s, "jitter_s")
-    if operation.jitter_s > _LONGEST_JITTER_S:
-        raise InvalidRequestError(f"jitter_s must be at most {_LONGEST_JITTER_S:.0f} seconds")
+    check_jitter(operation.jitter_s)
     if not isinstance(operation.alone, bool):
         raise InvalidRequestError(
             f"alone must be True or False, got {type(operation.alone).__name__}"
@@ -273,3 +276,10 @@ def check_times(cron: str, timezone: str, every_s: float) -> None:
             f"cron must have {_CRON_FIELDS} fields (minute, hour, day of the month, month, day of "
             f"the week) with one blank between them, got {cron!r}"
         )
+
+
+def check_jitter(jitter_s: float) -> None:
+    """Check how long a run may wait."""
+    check.delay(jitter_s, "jitter_s")
+    if jitter_s > _LONGEST_JITTER_S:
+        raise InvalidRequestError(f"jitter_s must be at most {_LONGEST_JITTER_S:.0f} seconds")
