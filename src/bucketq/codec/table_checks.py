@@ -15,6 +15,8 @@ from bucketq.codec.result_index import is_result_index_id
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.errors import InvalidRequestError
 from bucketq.model.effects.limits.limit_changes import check_limit
+from bucketq.model.effects.schedule_changes import check_jitter
+from bucketq.model.effects.schedule_changes import check_times as check_due
 from bucketq.model.history import ChangeRecord, CopyRecord
 from bucketq.model.job_batches import BatchRecord
 from bucketq.model.job_ids import made_at
@@ -46,8 +48,11 @@ def check_jobs(jobs: list[JobRecord], next_seq: int) -> None:
             or ((at := job.claimed_at) is not None and at.tzinfo is None)
             or ((at := job.heartbeat_at) is not None and at.tzinfo is None)
             or ((at := job.finished_at) is not None and at.tzinfo is None)
+            or ((at := job.expires_at) is not None and at.tzinfo is None)
         ):
             raise ValueError(f"jobs[{index}] ({job.id}) has a time without a zone")
+        if job.after and len(set(job.after)) < len(job.after):
+            raise ValueError(f"jobs[{index}] ({job.id}) waits for a job twice")
 
 
 def check_partition(partition: Partition | None, requires: list[str]) -> None:
@@ -114,12 +119,11 @@ def check_consumers(consumers: list[ConsumerRecord]) -> None:
 def check_schedules(schedules: list[ScheduleRecord]) -> None:
     """Check when schedules are due."""
     for index, schedule in enumerate(schedules):
-        if bool(schedule.cron) is (schedule.every_s > 0):
-            raise ValueError(
-                f"schedules[{index}] ({schedule.id}) must have a cron expression or an interval"
-            )
-        if schedule.jitter_s < 0:
-            raise ValueError(f"schedules[{index}] ({schedule.id}) has a jitter below 0")
+        try:
+            check_due(schedule.cron, schedule.timezone, schedule.every_s)
+            check_jitter(schedule.jitter_s)
+        except InvalidRequestError as error:
+            raise ValueError(f"schedules[{index}] ({schedule.id}): {error}") from error
 
 
 def check_limits(limits: list[LimitRecord], buckets: list[BucketRecord]) -> None:
@@ -140,8 +144,7 @@ def check_limits(limits: list[LimitRecord], buckets: list[BucketRecord]) -> None
 def check_batches(batches: list[BatchRecord]) -> None:
     """Check the counts of batches."""
     for index, batch in enumerate(batches):
-        counts = batch.counts
-        if min(batch.completed, batch.cancelled, batch.dead, batch.expired, counts.open) < 0:
+        if not batch.counts.fit:
             raise ValueError(f"batches[{index}] ({batch.id}) has counts that do not fit")
         if batch.ended_at is not None and batch.closed_at is None:
             raise ValueError(f"batches[{index}] ({batch.id}) has ended and is open")

@@ -61,11 +61,14 @@ def check_cron(cron: str, timezone: str) -> None:
 
 def next_due(schedule: Timed, after: datetime) -> datetime | None:
     """Return the first due time after an instant; None: there is none. Raises ``NoCronError``."""
-    if schedule.every_s:
-        step, start = timedelta(seconds=schedule.every_s), schedule.created_at
-        return start + max((after - start) // step + 1, 1) * step
-    due = _local_times(schedule.cron, schedule.timezone, after)
-    return next((at for at in due if at > after), None)
+    try:
+        if schedule.every_s:
+            step, start = timedelta(seconds=schedule.every_s), schedule.created_at
+            return start + max((after - start) // step + 1, 1) * step
+        due = _local_times(schedule.cron, schedule.timezone, after)
+        return next((at for at in due if at > after), None)
+    except OverflowError:
+        return None  # It is after the last year.
 
 
 def last_due(schedule: Timed, after: datetime, now: datetime, limit: int) -> list[datetime]:

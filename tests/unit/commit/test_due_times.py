@@ -181,3 +181,9 @@ def test_without_the_library_only_intervals_are_known(monkeypatch: pytest.Monkey
         next_due(Times("* * * * *"), CREATED)
     with pytest.raises(InvalidRequestError, match=r"bucketq\[cron\]"):
         check_cron("* * * * *", "UTC")
+
+
+def test_what_would_be_due_after_the_last_year_never_is() -> None:
+    end = datetime(9999, 12, 31, 23, 59, 30, tzinfo=UTC)
+    assert next_due(Times(every_s=60, created_at=end), end) is None
+    assert next_due(Times(cron="0 3 * * *"), end) is None

@@ -35,8 +35,10 @@ def follow(state: State, now: datetime) -> None:
         if batch.ended_at is None:
             changes = counts[batch.id].items()
             more = {name: getattr(batch, name) + count for name, count in changes}
-            put_batch(state, replace(batch, **more))
-            end_if_done(state, batch.id, now)
+            counted = replace(batch, **more)
+            if counted.counts.fit:  # They were changed by hand otherwise.
+                put_batch(state, counted)
+                end_if_done(state, batch.id, now)
 
 
 def why_failed(job: JobRecord) -> str | None:
