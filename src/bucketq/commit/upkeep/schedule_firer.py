@@ -11,6 +11,7 @@ again as a missed run.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -37,6 +38,9 @@ MISSED_AFTER = timedelta(seconds=60)
 """After so long a run counts as missed: another broker has taken over by then."""
 _WRONG_CLOCK = timedelta(minutes=10)
 """Clocks that differ by more are logged: twice what ``clock_margin_s`` allows them."""
+_AT_ONCE = 100
+"""How many schedules are fired together: many are due at the same minute, and a broker commits what
+comes together in one write."""
 _HEAD_START = timedelta(seconds=10)
 """How long a process leaves a run to the broker that the object names, which may be gone."""
 
@@ -111,7 +115,7 @@ class ScheduleFirer:
 
     async def fire_due(self, schedules: list[ScheduleRecord], now: datetime) -> int:
         """Fire what is due at a time; return how many jobs were pushed."""
-        known, count = self._next, 0
+        known, waiting = self._next, list[ScheduleRecord]()
         self._next = {}
         for schedule in schedules:
             row, due = known.get(schedule.id, (None, None))
@@ -119,15 +123,34 @@ class ScheduleFirer:
                 if row is not schedule:
                     self._notice(schedule, now)
                     due = None if schedule.paused else next_due(schedule, schedule.decided_at)
-                self._next[schedule.id] = (schedule, due)
-                if due is not None and due <= now:
-                    count += await self._fire(schedule, now)
-            except ClosedError:
-                raise
-            except (NoCronError, RejectedError) as error:
+            except NoCronError as error:
                 self._report(schedule, str(error))
+                continue
+            self._next[schedule.id] = (schedule, due)
+            if due is not None and due <= now:
+                waiting.append(schedule)
             else:
                 self._troubles.pop(schedule.id, None)
+        count = 0
+        for start in range(0, len(waiting), _AT_ONCE):
+            page = waiting[start : start + _AT_ONCE]
+            tries = (self._try(schedule, now) for schedule in page)
+            for fired in await asyncio.gather(*tries, return_exceptions=True):
+                if isinstance(fired, BaseException):
+                    raise fired
+                count += fired
+        return count
+
+    async def _try(self, schedule: ScheduleRecord, now: datetime) -> int:
+        """Fire one schedule; what is wrong with it does not stop the others."""
+        try:
+            count = await self._fire(schedule, now)
+        except ClosedError:
+            raise
+        except (NoCronError, RejectedError) as error:
+            self._report(schedule, str(error))
+            return 0
+        self._troubles.pop(schedule.id, None)
         return count
 
     async def _fire(self, schedule: ScheduleRecord, now: datetime) -> int:

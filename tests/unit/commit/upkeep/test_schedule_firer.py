@@ -306,3 +306,18 @@ async def test_a_queue_without_schedules_is_neither_read_nor_written_for_them() 
 
 def test_firing_is_no_request_of_clients() -> None:
     assert Fire.__name__ not in {operation.__name__ for operation in OFFERED}
+
+
+@virtual
+async def test_many_schedules_that_are_due_together_share_commits() -> None:
+    world = Hosts()
+    async with world.direct() as command:
+        for number in range(250):
+            await command.schedule(f"tick-{number}", "ping", number, cron="0 * * * *")
+    queue, _ = world.process()
+    before = (await world.state()).version
+    async with queue:
+        await asyncio.sleep(3600 + 5)
+        state = await world.state()
+    assert len(list(state.jobs)) == 250
+    assert state.version - before < 20
