@@ -144,7 +144,7 @@ def check_limits(limits: list[LimitRecord], buckets: list[BucketRecord]) -> None
 def check_batches(batches: list[BatchRecord]) -> None:
     """Check the counts of batches."""
     for index, batch in enumerate(batches):
-        if not batch.counts.fit:
+        if not batch.fits:
             raise ValueError(f"batches[{index}] ({batch.id}) has counts that do not fit")
         if batch.ended_at is not None and batch.closed_at is None:
             raise ValueError(f"batches[{index}] ({batch.id}) has ended and is open")

@@ -74,6 +74,12 @@ class BatchRecord(
         )
 
     @property
+    def fits(self) -> bool:
+        """Whether none of its counts is below zero."""
+        ended = (self.completed, self.cancelled, self.dead, self.expired)
+        return min(*ended, self.counts.open) >= 0
+
+    @property
     def status(self) -> BatchStatus:
         """Where it is in its life."""
         if self.ended_at is not None:

@@ -98,11 +98,6 @@ class BatchCounts(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unkn
         """How many have not ended."""
         return self.jobs - self.completed - self.failed
 
-    @property
-    def fit(self) -> bool:
-        """Whether none of them is below zero."""
-        return min(self.completed, self.cancelled, self.dead, self.expired, self.open) >= 0
-
 
 class JobRecord(
     Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True

@@ -36,7 +36,7 @@ def follow(state: State, now: datetime) -> None:
             changes = counts[batch.id].items()
             more = {name: getattr(batch, name) + count for name, count in changes}
             counted = replace(batch, **more)
-            if counted.counts.fit:  # They were changed by hand otherwise.
+            if counted.fits:  # They were changed by hand otherwise.
                 put_batch(state, counted)
                 end_if_done(state, batch.id, now)
 
