@@ -14,19 +14,21 @@ from tests.servers.server import ENVIRON
 
 
 @pytest.fixture(params=["file", "seaweedfs"])
-def served_url(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> str:
-    """A queue that is there, and empty."""
+def new_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a queue that is not there yet."""
     if request.param == "file":
-        address = (tmp_path / "queue.json").as_uri()
-    else:
-        for variable, value in ENVIRON.items():
-            monkeypatch.setenv(variable, value)
-        address = running(request.param).url()
-    with bucketq.connect_sync(address, mode="direct") as queue:
+        return (tmp_path / "queue.json").as_uri()
+    for variable, value in ENVIRON.items():
+        monkeypatch.setenv(variable, value)
+    return running(request.param).url()
+
+
+@pytest.fixture
+def served_url(new_url: str) -> str:
+    """A queue that is there, and empty; nothing leaves it."""
+    with bucketq.connect_sync(new_url, mode="direct") as queue:
         queue.configure(archive_after_s=3600)
-    return address
+    return new_url
 
 
 @pytest.fixture

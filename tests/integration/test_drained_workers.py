@@ -10,35 +10,19 @@ import pytest
 
 import bucketq
 from bucketq import BlockingQueue
-from tests.chaos.fleet import Fleet, fleet
+from tests.chaos.fleet import Fleet
 from tests.integration.test_workers import Hand, until
-from tests.servers.running import running
-from tests.servers.server import ENVIRON
 
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture(params=["file", "seaweedfs"])
-def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture
+def url(new_url: str) -> str:
     """A queue that is there, and empty."""
-    if request.param == "file":
-        address = (tmp_path / "queue.json").as_uri()
-    else:
-        for variable, value in ENVIRON.items():
-            monkeypatch.setenv(variable, value)
-        address = running(request.param).url()
-    with bucketq.connect_sync(address, mode="direct") as queue:
+    with bucketq.connect_sync(new_url, mode="direct") as queue:
         # Time to kill a broker between two heartbeats.
         queue.configure(heartbeat_s=3, lease_s=30)
-    return address
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Fleet]:
-    """Processes that end with the test."""
-    with fleet(tmp_path) as started:
-        yield started
-    assert started.complaints() == ""
+    return new_url
 
 
 @pytest.fixture

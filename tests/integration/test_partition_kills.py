@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 import bucketq
 from bucketq import JobSpec, Queue
-from tests.chaos.fleet import BrokerProcess, Fleet, fleet
+from tests.chaos.fleet import BrokerProcess, Fleet
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
 
@@ -39,14 +39,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     with bucketq.connect_sync(f"{address}{mark}partitions={PARTITIONS}", mode="direct"):
         pass
     return address
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Fleet]:
-    """Processes that end with the test."""
-    with fleet(tmp_path) as started:
-        yield started
-    assert started.complaints() == ""
 
 
 async def push(queue: Queue[Any], name: str, pushed: list[str]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,36 +10,20 @@ import bucketq
 from bucketq import JobSpec, Worker
 from bucketq.codec import decode
 from bucketq.store.url import open_store
-from tests.chaos.fleet import Fleet, fleet
-from tests.servers.running import running
-from tests.servers.server import ENVIRON
+from tests.chaos.fleet import Fleet
 
 pytestmark = pytest.mark.timeout(120)
 
 JOBS = 300
 
 
-@pytest.fixture(params=["file", "seaweedfs"])
-def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture
+def url(new_url: str) -> str:
     """A queue that is there, and empty."""
-    if request.param == "file":
-        address = (tmp_path / "queue.json").as_uri()
-    else:
-        for variable, value in ENVIRON.items():
-            monkeypatch.setenv(variable, value)
-        address = running(request.param).url()
-    with bucketq.connect_sync(address, mode="direct") as queue:
+    with bucketq.connect_sync(new_url, mode="direct") as queue:
         # So that jobs leave at once, and rows on their results move to objects.
         queue.configure(archive_after_s=0.01, spill_bytes=4000)
-    return address
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Fleet]:
-    """Processes that end with the test."""
-    with fleet(tmp_path) as started:
-        yield started
-    assert started.complaints() == ""
+    return new_url
 
 
 async def test_results_are_found_by_the_next_broker(processes: Fleet, url: str) -> None:
