@@ -32,7 +32,7 @@ async def test_the_callback_runs_once_with_the_right_counts(
     first.wait_until_leading()
     second = processes.serve(served_url)
     second.wait_until_serving()
-    worker = Worker(served_url, mode="remote", timeout_s=30, concurrency=10)
+    worker = Worker(served_url, mode="remote", timeout_s=90, concurrency=10)
     reports: list[tuple[str, BatchCounts | None]] = []
 
     @worker.handler("page", max_attempts=50)
@@ -46,7 +46,7 @@ async def test_the_callback_runs_once_with_the_right_counts(
     async def report(name: str, context: Context) -> None:
         reports.append((name, context.job.done_batch))
 
-    async with bucketq.connect(served_url, mode="remote", timeout_s=30) as queue:
+    async with bucketq.connect(served_url, mode="remote", timeout_s=90) as queue:
         async with queue.batch(on_done=JobSpec(kind="report", payload="pages")) as pages:
             await pages.push_many([JobSpec(kind="page", payload=n) for n in range(JOBS)])
         async with queue.batch(on_done=JobSpec(kind="report", payload="idle")) as idle:

@@ -30,7 +30,7 @@ async def test_each_completed_job_has_pushed_once(processes: Fleet, served_url: 
     first.wait_until_leading()
     second = processes.serve(served_url)
     second.wait_until_serving()
-    worker = Worker(served_url, mode="remote", timeout_s=30, concurrency=10)
+    worker = Worker(served_url, mode="remote", timeout_s=90, concurrency=10)
 
     @worker.handler("first", max_attempts=50)
     async def work(number: int, context: Context) -> int:
@@ -42,7 +42,7 @@ async def test_each_completed_job_has_pushed_once(processes: Fleet, served_url: 
         seen = await context.queue.get(context.job.id)
         return seen.attempt
 
-    async with bucketq.connect(served_url, mode="remote", timeout_s=30) as queue:
+    async with bucketq.connect(served_url, mode="remote", timeout_s=90) as queue:
         await queue.push_many([JobSpec(kind="first", payload=n) for n in range(JOBS)])
         working = asyncio.create_task(worker.run())
         await until_done(queue, JOBS // 4)

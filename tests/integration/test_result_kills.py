@@ -31,14 +31,14 @@ async def test_results_are_found_by_the_next_broker(processes: Fleet, url: str) 
     first.wait_until_leading()
     second = processes.serve(url)
     second.wait_until_serving()
-    worker = Worker(url, mode="remote", timeout_s=30, concurrency=10)
+    worker = Worker(url, mode="remote", timeout_s=90, concurrency=10)
 
     @worker.handler("double", max_attempts=50)
     async def double(number: int) -> int:
         await asyncio.sleep(0.01)
         return 2 * number
 
-    async with bucketq.connect(url, mode="remote", timeout_s=30) as queue:
+    async with bucketq.connect(url, mode="remote", timeout_s=90) as queue:
         ids = await queue.push_many([JobSpec(kind="double", payload=n) for n in range(JOBS)])
         working = asyncio.create_task(worker.run())
         await queue.wait(ids[JOBS // 3], timeout_s=60)
