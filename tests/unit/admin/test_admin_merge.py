@@ -178,7 +178,13 @@ async def test_a_field_of_the_head_is_merged_or_rejected(name: str) -> None:
     text = json.loads(draft.text)
     if name in BOOKKEEPING:
         requires = [] if text.get("requires") else ["segments"]
-        changed = {"version": 99, "requires": requires, "former": ["01J"], "since": 3}
+        changed = {
+            "version": 99,
+            "requires": requires,
+            "former": ["01J"],
+            "since": 3,
+            "partition": {"index": 1, "count": 2},
+        }
         text[name] = changed[name] if name in changed else text[name][:-1]
         with pytest.raises(InvalidRequestError):
             await finish(world, draft, text)
