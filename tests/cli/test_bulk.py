@@ -292,7 +292,7 @@ def test_import_reads_the_output_of_ls_and_of_the_archive(console: Console) -> N
     assert payloads(console) == Counter([1, 2])
     (console.folder / "all.jsonl").write_text(listed)
     words = ("import", "URL", "all.jsonl", "--status", "queued", "--status", "running")
-    assert console.ok(*words).out == "3 jobs pushed\n"
+    assert console.ok(*words).out == "3 jobs pushed, 2 of them there already\n"
     assert payloads(console) == Counter([0, 1, 2])
 
 

@@ -28,12 +28,13 @@ def test_two_lines_with_the_same_id_and_different_contents_are_named(
     assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 0
 
 
-@pytest.mark.parametrize("what", ["key", "id"])
+@pytest.mark.parametrize("what", ["key", "id", "unique"])
 def test_two_lines_that_are_the_same_are_one_job(console: Console, what: str) -> None:
     line = {"payload": {"a": 1, "b": 2}, what: "x"}
     write(console, line, line)
-    console.ok(*WORDS)
+    assert "2 jobs pushed, 1 of them there already" in console.ok(*WORDS).out
     assert console.ok("stats", "URL", "--json").json["totals"]["queued"] == 1
+    assert console.ok(*WORDS, "--restart", "--json").json["duplicates"] == 2
 
 
 def test_after_a_conflict_with_the_queue_running_again_is_not_advised(console: Console) -> None:

@@ -154,6 +154,8 @@ class _Pusher:
     _bar: Bar
     _queue: Queue[Any]
     _is_stopped: bool = False
+    _duplicates: int = 0
+    """How many jobs of this run were there already."""
 
     async def check(self, settings: Settings) -> None:
         """Read all remaining items, so that a bad line is found before any is pushed."""
@@ -283,7 +285,8 @@ class _Pusher:
                     copies.callback(copy.close)
                     spec = structs.replace(spec, payload=copy.payload())
                 specs.append(spec)
-            await self._queue.push_many(specs)
+            ids = await self._queue.push_many(specs)
+            self._duplicates += sum(job_id.duplicate for job_id in ids)
 
     @contextlib.contextmanager
     def _stopping_after_batch(self) -> Iterator[None]:
@@ -317,8 +320,9 @@ class _Pusher:
         record = self._progress.record
         self._bar.close()
         earlier = f", {before:,} were pushed before" if before else ""
-        text = f"{counted(record.done.jobs - before, 'job')} pushed{earlier}"
-        self._out.done(text, _result(record, before))
+        there = f", {self._duplicates:,} of them there already" if self._duplicates else ""
+        text = f"{counted(record.done.jobs - before, 'job')} pushed{there}{earlier}"
+        self._out.done(text, _result(record, before, self._duplicates))
         if not record.done.number and self._progress.path is None:
             self._out.note(f"{self._feed.name} was empty; --file names a file to push")
 
@@ -344,11 +348,12 @@ class _Pusher:
         return f"{counted(done.number, self._feed.noun)} of {self._feed.name} acknowledged"
 
 
-def _result(record: ProgressRecord, before: int) -> dict[str, object]:
+def _result(record: ProgressRecord, before: int, duplicates: int = 0) -> dict[str, object]:
     """The output of the command with --json."""
     done = record.done
     return {
         "pushed": done.jobs - before,
+        "duplicates": duplicates,
         "jobs": done.jobs,
         "lines": done.number,
         "finished": record.finished_at is not None,
