@@ -174,6 +174,11 @@ def add_pushes(
     handler: Handler, priority: int, unique: Callable[[Any], str] | None, queues: OpenQueues
 ) -> None:
     """Give the function of a handler the methods of ``PushableHandler``."""
+    if unique is not None and not callable(unique):
+        raise InvalidRequestError(
+            "unique of a handler is a function that returns the name for a payload, like "
+            f"unique=lambda user: str(user['id']); got {unique!r}"
+        )
     kind, payload_type = handler.kind, handler.payload_type
 
     def job(payload: Any = None, **options: Unpack[PushOptions]) -> JobSpec[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,12 @@ def test_a_function_that_takes_no_attributes_is_a_handler_all_the_same() -> None
 def test_a_priority_is_checked_when_the_handler_is_registered() -> None:
     with pytest.raises(InvalidRequestError, match="priority"):
         new_worker().handler("email", priority=10**12)
+
+
+def test_what_makes_unique_names_is_a_function() -> None:
+    unique: Any = "user-17"
+    with pytest.raises(InvalidRequestError, match="unique=lambda user"):
+        new_worker().handler("email", unique=unique)(lambda email: email)
 
 
 async def test_a_handler_names_its_unique_jobs() -> None:
