@@ -225,5 +225,5 @@ def _check_number(name: str, value: float) -> None:
     highest = _HIGHEST.get(name, _HIGHEST_NUMBER)
     if not lowest <= value <= highest:
         raise InvalidRequestError(
-            f"{name} must be between {lowest:g} and {highest:g}, got {value!r}"
+            f"{name} must be between {lowest:g} and {highest:.12g}, got {value!r}"
         )

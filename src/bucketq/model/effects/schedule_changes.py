@@ -261,7 +261,7 @@ def _check_job(state: State, job: NewJob) -> None:
 def check_times(cron: str, timezone: str, every_s: float) -> None:
     """Check when a schedule is due, as far as that is possible without a library."""
     if bool(cron) is bool(every_s):
-        raise InvalidRequestError("a schedule needs cron or every_s, and not both")
+        raise InvalidRequestError("a schedule needs cron or every_s (more than 0), and not both")
     if not cron:
         check.delay(every_s, "every_s")
         if every_s < _SHORTEST_S:
