@@ -10,6 +10,7 @@ from msgspec import Raw
 from bucketq.cli.parameters import option
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
+from bucketq.errors import PayloadError
 from bucketq.model.operations import Snapshot
 from bucketq.model.records import Encoding, Progress
 from bucketq.model.side_objects import is_side, read_ref
@@ -88,7 +89,10 @@ def describe_body(raw: Raw, encoding: Encoding | None) -> str | None:
     """The size of a payload or result that is not in its job; None if it is."""
     if not is_side(encoding):
         return None
-    ref = read_ref(raw, "it")
+    try:
+        ref = read_ref(raw, "it")
+    except PayloadError as error:
+        return str(error)  # The other jobs are listed all the same.
     return f"{ref.bytes:,} bytes in the side object {ref.object}"
 
 
