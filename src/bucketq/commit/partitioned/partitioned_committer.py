@@ -156,7 +156,7 @@ class PartitionedCommitter:
         if handle is None and self._count == 1:
             handle = self._first_only
         if handle is None:
-            raise self._refused(type(request.operation).__name__)
+            raise self._refused("this call")
         version = self.version
         try:
             return await handle(request, timeout_s)
