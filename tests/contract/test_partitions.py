@@ -17,7 +17,7 @@ from bucketq import InvalidRequestError, JobSpec, Queue
 from bucketq.clock import SystemClock
 from bucketq.commit.bulk_write import BulkWrite
 from bucketq.model.base import NewJob
-from bucketq.model.partitions import home_of
+from bucketq.model.partitions import partition_of
 from bucketq.store.url import open_store
 from tests.contract.across_partitions import CONSUMER, HISTORY, NOT_ACROSS, ORDER
 from tests.contract.brokers import Brokers
@@ -50,7 +50,7 @@ async def groups_of_all(queue: Queue[Any], count: int = 4) -> list[str]:
     found: dict[int, str] = {}
     for number in range(1000):
         job_id = await queue.push("probe", number, group=f"g{number}")
-        found.setdefault(home_of(job_id, count), f"g{number}")
+        found.setdefault(partition_of(job_id, count), f"g{number}")
         if len(found) == count:
             break
     for job in await queue.claim(limit=1000):
@@ -87,7 +87,7 @@ async def test_jobs_of_a_group_are_in_one_partition_and_in_order(queue: Queue[An
             await queue.complete(job)
     assert seen == {group: [*range(n, 50, 5)] for n, group in enumerate(groups)}
     for group in range(5):
-        assert len({home_of(each, 4) for each in ids[group::5]}) == 1
+        assert len({partition_of(each, 4) for each in ids[group::5]}) == 1
 
 
 async def test_claims_are_fair_to_partitions(queue: Queue[Any]) -> None:
@@ -201,7 +201,7 @@ async def test_a_follow_up_is_in_the_partition_of_its_job(queue: Queue[Any]) -> 
         await queue.push("mail", 1, group=group)
         (job,) = await queue.claim()
         (follower,) = await queue.complete(job, push=[JobSpec(kind="next", payload=2)])
-        assert home_of(follower, 4) == home_of(job.id, 4)
+        assert partition_of(follower, 4) == partition_of(job.id, 4)
         (next_job,) = await queue.claim()
         assert next_job.id == follower
         await queue.complete(next_job)
@@ -222,12 +222,12 @@ async def test_batches_and_links_are_within_a_partition(queue: Queue[Any]) -> No
     groups = await groups_of_all(queue)
     async with queue.batch(JobSpec(kind="sum", payload=0)) as batch:
         ids = [await batch.push("mail", number) for number in range(5)]
-    assert len({home_of(each, 4) for each in ids}) == 1
+    assert len({partition_of(each, 4) for each in ids}) == 1
     one, other = [await queue.push("mail", 1, group=group) for group in groups[:2]]
     with pytest.raises(InvalidRequestError, match="partition"):
         await queue.push("index", 1, after=[one, other])
     held = await queue.push("index", 1, after=[one])
-    assert home_of(held, 4) == home_of(one, 4)
+    assert partition_of(held, 4) == partition_of(one, 4)
 
 
 async def test_limits_of_groups_hold_and_those_of_kinds_are_refused(queue: Queue[Any]) -> None:
@@ -261,7 +261,7 @@ async def test_a_job_can_wait_for_one_that_the_queue_has_pushed_itself(queue: Qu
     await queue.schedule("nightly", "report", 1, every_s=3600)
     for _ in range(5):
         run = await queue.run_schedule("nightly")
-        assert home_of(run, 4) == 0
+        assert partition_of(run, 4) == 0
         await queue.push("after", 1, after=[run])
         async with queue.batch(JobSpec(kind="sum", payload=0)) as batch:
             pass
@@ -275,7 +275,7 @@ async def test_an_id_that_looks_like_a_group_does_not_decide_for_it(queue: Queue
         named = JobSpec(kind="mail", payload=1, id=f"group={group}")
         ids = await queue.push_many([named, JobSpec(kind="mail", payload=2, group=group)])
         alone = await queue.push("mail", 3, group=group)
-        assert home_of(ids[1], 4) == home_of(alone, 4)
+        assert partition_of(ids[1], 4) == partition_of(alone, 4)
 
 
 async def test_what_belongs_to_one_object_is_refused(queue: Queue[Any]) -> None:

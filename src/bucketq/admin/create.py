@@ -36,7 +36,7 @@ async def create(
         await delete_archive(target, found.body)
     state = State(incarnation=new_id(target.clock), created_at=target.clock.now())
     state.settings = chosen
-    state.partition = new_partition(partition, state)
+    state.partition = new_partition(partition, state.incarnation, state.requires)
     if stone is not None:
         state.former = dict.fromkeys(stone.incarnations)
     await target.write_state(state, None if found is None else found.etag)

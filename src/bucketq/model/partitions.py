@@ -16,7 +16,6 @@ A lease that such a queue hands out ends in a dot and the partition of its job.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,9 +24,6 @@ from bucketq.base32 import crockford, number_of
 from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import ID_LENGTH, TIME_LENGTH, made_at
-
-if TYPE_CHECKING:  # It imports this module.
-    from bucketq.model.state import State
 
 FEATURE = "partitions"
 """What the object of a partition requires of its readers: others would see a part of the queue."""
@@ -97,31 +93,33 @@ def compare(found: Partition | None, wanted: Partition | None, where: str) -> Pa
     return found
 
 
-def new_partition(wanted: Partition | None, state: State) -> Partition | None:
-    """Return which partition a state that is about to be created will be."""
+def new_partition(
+    wanted: Partition | None, incarnation: str, requires: dict[str, None]
+) -> Partition | None:
+    """Return which partition a queue that is created will be; it ``requires`` readers to know."""
     if wanted is None:
         return None
-    state.requires[FEATURE] = None
-    return replace(wanted, queue=wanted.queue or state.incarnation)
+    requires[FEATURE] = None
+    return replace(wanted, queue=wanted.queue or incarnation)
 
 
-def home_of(name: str, count: int) -> int:
+def partition_of(name: str, count: int) -> int:
     """Return the partition of the job or batch with an id, unless something else decides."""
     if len(name) == ID_LENGTH and number_of(name) is not None:
         return (number_of(name[_LETTERS]) or 0) % count
     return _hashed(f"id={name}", count)
 
 
-def carrying(job_id: str, index: int) -> str:
+def id_in_partition(job_id: str, index: int) -> str:
     """Return a made id, changed to one of a partition."""
     return job_id[:TIME_LENGTH] + crockford(index, 2) + job_id[TIME_LENGTH + 2 :]
 
 
-def homed(job_id: str, partition: Partition | None) -> str:
+def id_made_in(job_id: str, partition: Partition | None) -> str:
     """Return the id that a partition makes of a made one, so that the job is found by it."""
     if partition is None or made_at(job_id) is None:
         return job_id
-    return carrying(job_id, partition.index)
+    return id_in_partition(job_id, partition.index)
 
 
 def place_of(job: NewJob) -> str:
@@ -142,7 +140,7 @@ def partition_at(place: str, count: int) -> int:
     what, _, name = place.partition("=")
     if what == "lease":
         return split_lease(name)[1] or 0
-    return home_of(name, count) if what == "id" else _hashed(place, count)
+    return partition_of(name, count) if what == "id" else _hashed(place, count)
 
 
 def with_partition(lease: str, index: int) -> str:

@@ -13,7 +13,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
 from bucketq.model.effects.follow_ups import check_amount, check_follow_up, names_of, stands_twice
 from bucketq.model.job_ids import JobId, job_id
-from bucketq.model.partitions import carrying, split_lease
+from bucketq.model.partitions import id_in_partition, split_lease
 from bucketq.model.settings import Settings
 from bucketq.queue.push_options import UNLIMITED, JobSpec, new_job
 
@@ -61,7 +61,7 @@ class FollowUps:
         lease, partition = split_lease(self._lease)
         made_id = job_id(self._time, lease, 0, len(self._jobs))
         if partition is not None:
-            made_id = carrying(made_id, partition)
+            made_id = id_in_partition(made_id, partition)
         job = new_job(spec, made_id, Any)
         self.take(job)
         promised = PromisedJobId(job.id)

@@ -12,10 +12,10 @@ from bucketq.model.job_ids import is_made_by, job_id, made_by
 from bucketq.model.partitions import (
     OtherPartitionsError,
     Partition,
-    carrying,
     compare,
-    home_of,
+    id_in_partition,
     partition_at,
+    partition_of,
     place_of,
     split_lease,
     with_partition,
@@ -42,20 +42,20 @@ def test_partitions_are_where_other_implementations_look() -> None:
     assert partition_at("group=acme", 8) == 6
     assert partition_at("key=order/4711", 8) == 1
     assert partition_at("unique=mail/user-17", 8) == 0
-    assert home_of("own", 8) == 2
-    assert home_of("01J000000000000000000000AB", 8) == 0
-    assert home_of("01J00000001A00000000000000", 8) == (32 + 10) % 8
+    assert partition_of("own", 8) == 2
+    assert partition_of("01J000000000000000000000AB", 8) == 0
+    assert partition_of("01J00000001A00000000000000", 8) == (32 + 10) % 8
 
 
 def test_requests_are_spread_evenly() -> None:
-    counts = Counter(home_of(job_id("01J0000000", "s", n, 0), 8) for n in range(8000))
+    counts = Counter(partition_of(job_id("01J0000000", "s", n, 0), 8) for n in range(8000))
     assert min(counts.values()) > 800
 
 
 def test_a_made_id_that_is_moved_is_still_made_by_its_request() -> None:
     for index in range(64):
-        moved = carrying(MADE, index)
-        assert home_of(moved, 64) == index
+        moved = id_in_partition(MADE, index)
+        assert partition_of(moved, 64) == index
         assert is_made_by(made_by("session", 7), moved)
     assert not is_made_by(made_by("session", 8), MADE)
 

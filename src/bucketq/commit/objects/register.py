@@ -330,7 +330,7 @@ class Register:
     async def _create(self) -> Document:
         state = State(incarnation=new_id(self._clock), created_at=self._clock.now())
         state.settings = settings.DEEP
-        state.partition = new_partition(self.partition, state)
+        state.partition = new_partition(self.partition, state.incarnation, state.requires)
         document = Document(state)
         prepared = self.prepare(document)
         self.segments.attach(state)

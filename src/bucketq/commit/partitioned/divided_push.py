@@ -24,7 +24,7 @@ from bucketq.errors import (
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import ID_LENGTH, is_made_by, made_at, made_by
 from bucketq.model.operations import Completion, Push, Request
-from bucketq.model.partitions import carrying, home_of, partition_at, place_of
+from bucketq.model.partitions import id_in_partition, partition_at, partition_of, place_of
 from bucketq.model.side_objects import is_side
 
 Parts = dict[int, list[tuple[int, Any]]]
@@ -47,27 +47,27 @@ def divide_jobs(request: Request, count: int) -> Parts:
         indexes[job.id] = index
         _check_links(job, index, count)
         placed = job
-        if home_of(job.id, count) != index and is_made_by(made, job.id):
-            placed = replace(job, id=carrying(job.id, index))
+        if partition_of(job.id, count) != index and is_made_by(made, job.id):
+            placed = replace(job, id=id_in_partition(job.id, index))
         parts.setdefault(index, []).append((place, placed))
     return parts
 
 
 def _check_links(job: NewJob, index: int, count: int) -> None:
     """Refuse a job whose batch, or one that it waits for, is in another partition."""
-    if job.batch_id is not None and home_of(job.batch_id, count) != index:
+    if job.batch_id is not None and partition_of(job.batch_id, count) != index:
         message = (
             f"job {job.id} belongs to partition {index}, and batch {job.batch_id} is in partition "
-            f"{home_of(job.batch_id, count)}: a batch is in one partition, so its jobs have no "
-            "group, key or unique name of another one"
+            f"{partition_of(job.batch_id, count)}: a batch is in one partition, so its jobs have "
+            "no group, key or unique name of another one"
         )
         raise InvalidRequestError(message)
     for name in job.after:
         is_made = len(name) == ID_LENGTH and made_at(name) is not None
-        if is_made and home_of(name, count) != index:
+        if is_made and partition_of(name, count) != index:
             message = (
                 f"job {job.id} belongs to partition {index}, and {name}, which it is to wait for, "
-                f"to partition {home_of(name, count)}: give both the same group"
+                f"to partition {partition_of(name, count)}: give both the same group"
             )
             raise InvalidRequestError(message)
 

@@ -43,7 +43,13 @@ from bucketq.model import operations as ops
 from bucketq.model import side_objects as side
 from bucketq.model.audit_records import ReadAudit
 from bucketq.model.operations import Request
-from bucketq.model.partitions import home_of, partition_at, place_of, split_lease, with_partition
+from bucketq.model.partitions import (
+    partition_at,
+    partition_of,
+    place_of,
+    split_lease,
+    with_partition,
+)
 from bucketq.model.results import FindArchived, Wait
 
 A = TypeVar("A")
@@ -188,7 +194,7 @@ class PartitionedCommitter:
         """Return the partition of a lease, and the lease as that knows it."""
         plain, index = split_lease(lease)
         if index is None or index >= self._count:
-            return home_of(job, self._count), lease
+            return partition_of(job, self._count), lease
         return index, plain
 
     async def _push(self, request: Request, timeout_s: float) -> Any:
@@ -261,9 +267,9 @@ class PartitionedCommitter:
 
     async def _find(self, request: Request, timeout_s: float) -> tuple[Any, int]:
         operation: Any = request.operation
-        home = home_of(operation.job, self._count)
+        own = partition_of(operation.job, self._count)
         try:
-            return await self._parts[home].submit(request, timeout_s), home
+            return await self._parts[own].submit(request, timeout_s), own
         except JobNotFoundError as error:
             missing = error
         if isinstance(operation, FindArchived):
@@ -272,7 +278,7 @@ class PartitionedCommitter:
         async def look(index: int) -> tuple[Any, int]:
             return await self._parts[index].submit(request, timeout_s), index
 
-        others = [index for index in range(self._count) if index != home]
+        others = [index for index in range(self._count) if index != own]
         return await _first(map(look, others), missing)
 
     async def _dead(self, request: Request, timeout_s: float) -> int:
@@ -285,7 +291,7 @@ class PartitionedCommitter:
                 try:
                     _, index = await self._find(Request(ops.Get(job=job)), timeout_s)
                 except JobNotFoundError:
-                    index = home_of(job, self._count)
+                    index = partition_of(job, self._count)
                 parts.setdefault(index, []).append(job)
             for index, jobs in sorted(parts.items()):
                 part = replace(operation, jobs=tuple(jobs))
@@ -371,7 +377,7 @@ class PartitionedCommitter:
         operation: Any = request.operation
         if not operation.batch:
             return answer_sums.join_batches(await self._send_all(request, timeout_s))
-        index = home_of(operation.batch, self._count)
+        index = partition_of(operation.batch, self._count)
         on_done = operation.on_done if isinstance(operation, batches.OpenBatch) else None
         if on_done is not None and on_done.group:
             self._check_place(place_of(on_done), index, "the batch is")

@@ -19,7 +19,7 @@ from bucketq.model.effects.pushes import push, row_bytes
 from bucketq.model.effects.room import check_room
 from bucketq.model.effects.side_refs import refuse_side
 from bucketq.model.operations import Push, Request
-from bucketq.model.partitions import homed
+from bucketq.model.partitions import id_made_in
 from bucketq.model.schedules import (
     FEATURE,
     MISSED,
@@ -132,7 +132,7 @@ def run_schedule(
 
 def recall_run(state: State, operation: RunSchedule, _stored: None) -> tuple[str, ...]:
     """Answer a retried run."""
-    return (homed(operation.job, state.partition),)
+    return (id_made_in(operation.job, state.partition),)
 
 
 def read_schedules(
@@ -194,7 +194,7 @@ def run_of(row: ScheduleRecord, due: datetime) -> NewJob:
 
 
 def _placed(state: State, job: NewJob) -> NewJob:
-    return structs.replace(job, id=homed(job.id, state.partition))
+    return structs.replace(job, id=id_made_in(job.id, state.partition))
 
 
 def _request_of(row: ScheduleRecord, due: datetime) -> Request:

@@ -15,7 +15,7 @@ from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.partitioned.claim_turns import ClaimTurns
 from bucketq.commit.partitioned.partitioned_committer import PartitionedCommitter
-from bucketq.model.partitions import Partition, home_of, partition_at
+from bucketq.model.partitions import Partition, partition_at, partition_of
 from bucketq.testing.simulated_clock import SimulatedClock
 from bucketq.testing.virtual_loop import current_loop
 from tests.unit.commit.worlds import (
@@ -97,7 +97,7 @@ async def test_a_push_is_repeated_in_all_partitions_and_takes_effect_once(
             await queue.push_many(spread())
         world.stores[1].break_down(None)
         ids = await queue.push_many(spread(), request=raised.value.request)
-        assert [home_of(job_id, COUNT) for job_id in ids] == [0, 1, 2] * 2
+        assert [partition_of(job_id, COUNT) for job_id in ids] == [0, 1, 2] * 2
     async with world.queue(is_sound=True) as sound:
         assert sorted(job.id for job in (await sound.jobs()).jobs) == sorted(ids)
 

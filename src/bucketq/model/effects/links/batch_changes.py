@@ -24,7 +24,7 @@ from bucketq.model.job_batches import (
     OpenBatch,
     ReadBatches,
 )
-from bucketq.model.partitions import homed
+from bucketq.model.partitions import id_made_in
 from bucketq.model.records import JobRecord
 from bucketq.model.settings import KIB
 from bucketq.model.state import State
@@ -137,7 +137,7 @@ def end_if_done(state: State, name: str, now: datetime) -> None:
 def _push_callback(state: State, batch: BatchRecord, on_done: Callback, now: datetime) -> str:
     """Push the callback; it passes the limits of the queue, so that no completion is refused."""
     number = 0
-    while (job_id := homed(callback_id(batch, number), state.partition)) in state.jobs:
+    while (job_id := id_made_in(callback_id(batch, number), state.partition)) in state.jobs:
         number += 1  # A user has pushed a job under the id that this would have.
     job = JobRecord(
         id=job_id,
