@@ -49,18 +49,22 @@ def plan(schedule: ScheduleRecord, now: datetime) -> Fire | None:
     """Return what to submit for a schedule; None: nothing is due. Raises ``NoCronError``."""
     if schedule.paused:
         return None
-    limit = MOST_RUNS if schedule.missed == "all" and not schedule.alone else 1
-    due = last_due(schedule, schedule.decided_at, now, limit)
+    due = last_due(schedule, schedule.decided_at, now, 1 if schedule.alone else MOST_RUNS)
     if not due:
         return None
-    is_skipped = schedule.missed == "skip" and now - due[-1] > MISSED_AFTER
+    runs = due
+    if schedule.missed != "all":
+        # What is not missed yet runs, however many due times have passed since the last pass.
+        runs = [each for each in due if now - each <= MISSED_AFTER]
+    if schedule.missed == "latest":
+        runs = runs or due[-1:]
     return Fire(
         schedule=schedule.id,
         timing=schedule.timing,
         created_at=schedule.created_at,
         after=schedule.decided_at,
         until=due[-1],
-        runs=() if is_skipped else tuple(due),
+        runs=tuple(runs),
     )
 
 

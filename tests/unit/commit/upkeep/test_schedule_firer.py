@@ -145,6 +145,20 @@ async def test_a_clock_that_is_set_forward_misses_runs() -> None:
     assert len(await world.ids()) == 3
 
 
+@pytest.mark.parametrize("missed", ["skip", "latest", "all"])
+@virtual
+async def test_short_intervals_miss_nothing_while_brokers_take_over(missed: str) -> None:
+    world = Hosts()
+    await world.set_up(missed=missed, every_s=1)
+    for _ in range(3):
+        await asyncio.sleep(10)  # No process is there.
+        queue, _ = world.process()
+        async with queue:
+            await asyncio.sleep(10.5)
+    row = await world.row()
+    assert len(await world.ids()) == (row.decided_at - row.created_at).total_seconds() >= 60
+
+
 @pytest.mark.parametrize(
     ("missed", "away_s", "count"),
     [
