@@ -237,7 +237,7 @@ class ObjectFinder:
                 )
                 raise SupersededError(message) from error
             if not self._create:
-                message = f"no queue at {self._register.where}; create one by pushing to it"
+                message = f"no queue at {self._register.where}; push to it, or run `bucketq create`"
                 raise QueueNotFoundError(message) from error
             await self._register.open(create=True)
             return await self._read()

@@ -157,7 +157,7 @@ class Register:
                 return await self.load()
             except ObjectMissingError as error:
                 if not create:
-                    message = f"no queue at {self.where}; create one by pushing to it"
+                    message = f"no queue at {self.where}; push to it, or run `bucketq create`"
                     raise QueueNotFoundError(message) from error
             except UnavailableError:
                 await backoff.wait()
