@@ -145,7 +145,7 @@ def test_calling_a_commit_that_is_not_there_yet_failed_is_noticed(monkeypatch: P
 
     read_really = Register._read_back
     monkeypatch.setattr(Register, "_read_back", read_back)
-    expect("nothing refused takes effect", first=7)
+    expect("nothing refused takes effect", first=10)
 
 
 def test_calling_a_commit_with_others_on_top_failed_is_noticed(monkeypatch: Patch) -> None:
@@ -246,7 +246,7 @@ def test_a_heartbeat_answered_from_memory_alone_is_noticed(monkeypatch: Patch) -
         return [Pulse(lease.job, held=True) for lease in beat.leases]
 
     _from_memory(monkeypatch, Heartbeat, answer)
-    expect("held means held", "every job comes to its end")
+    expect("held means held", "every job comes to its end", first=2)
 
 
 def test_handing_out_the_newest_first_is_noticed(monkeypatch: Patch) -> None:

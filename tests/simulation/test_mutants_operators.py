@@ -30,7 +30,7 @@ def test_a_broker_that_forgets_requests_to_finish_is_noticed(monkeypatch: Patch)
         return Applied(answer=False, error=None, changes=[])
 
     monkeypatch.setattr(leader._LeaderHooks, "_note_worker", answer)
-    expect("a worker learns that it is to finish", scenario="engines")
+    expect("a worker learns that it is to finish", scenario="engines", first=2)
 
 
 def test_a_renewal_that_drops_the_request_is_noticed(monkeypatch: Patch) -> None:
@@ -41,7 +41,7 @@ def test_a_renewal_that_drops_the_request_is_noticed(monkeypatch: Patch) -> None
 
     monkeypatch.setattr(announcements, "_put", put)
     monkeypatch.setattr(announcements, "RENEWALS", 500)
-    expect("a request to finish is kept", scenario="engines")
+    expect("a request to finish is kept", scenario="engines", first=2)
 
 
 def test_actions_that_are_not_noted_are_noticed(monkeypatch: Patch) -> None:

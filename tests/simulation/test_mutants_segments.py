@@ -213,7 +213,7 @@ def test_an_adoption_without_its_reservation_is_noticed(monkeypatch: Patch) -> N
         return adoption.adopt(state, operation, now, request)
 
     monkeypatch.setitem(PUSHES, Adopt, adopt)
-    expect(IN_TIME, NAMED_EXISTS, deep=True, scenario="batches", first=6)
+    expect(IN_TIME, NAMED_EXISTS, deep=True, scenario="batches", first=10)
 
 
 def test_an_adoption_that_ignores_the_position_is_noticed(monkeypatch: Patch) -> None:

@@ -61,7 +61,7 @@ def test_progress_that_outlives_its_attempt_is_noticed(monkeypatch: Patch) -> No
         return self._progress.get(job.id, (0, job.progress))[1]
 
     monkeypatch.setattr(LeaseExpiry, "progress_of", progress_of)
-    expect("progress ends with its attempt", scenario="waits")
+    expect("progress ends with its attempt", scenario="waits", first=18)
 
 
 def test_results_that_leave_without_a_trace_are_noticed(monkeypatch: Patch) -> None:

@@ -43,7 +43,7 @@ def test_a_job_that_is_not_kept_while_it_is_settled_is_noticed(monkeypatch: Patc
 
 def test_a_silence_that_nobody_minds_is_noticed(monkeypatch: Patch) -> None:
     monkeypatch.setattr(LeaseKeeper, "_fence", lambda _: None)
-    expect("a handler that may have no lease is stopped", "one attempt at a time", first=10)
+    expect("a handler that may have no lease is stopped", "one attempt at a time", first=14)
 
 
 def test_completing_before_the_handler_is_over_is_noticed(monkeypatch: Patch) -> None:
