@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.queues import PAYLOAD
 
