@@ -70,7 +70,9 @@ class WorkerStatusLine:
                     refresh_per_second=_DRAWINGS_PER_S,
                     redirect_stdout=sys.stdout.isatty(),
                 )
-                self._live.start()
+                # Drawn at once: until there is a line, a log line that is printed while the thread
+                # draws the first one would not go above it.
+                self._live.start(refresh=True)
                 # rich hides the cursor, and a worker that is killed could not show it again.
                 console.show_cursor(show=True)
         return self
