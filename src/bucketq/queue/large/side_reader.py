@@ -1,7 +1,7 @@
 """``SideReader``: reads large payloads and results, and makes jobs of records.
 
 A payload is fetched by the worker that claims its job. One that is more than 16 MiB, and those of
-jobs that nobody holds, are read in chunks when they are asked for.
+jobs that no worker holds, are read in chunks when they are asked for.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class ReportSender:
                     reports = tuple(self._newest.values())
                 for report in reports:
                     body = msgspec.json.encode(report)
-                    with suppress(OSError):  # Nobody listens there at the moment.
+                    with suppress(OSError):  # The driver does not listen there at the moment.
                         sender.sendto(_digest(to.key, body) + body, found[0][4])
                 if self._is_over.wait(_ROUND_S):
                     return
