@@ -15,8 +15,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from bucketq.spark.data_source import BucketQDataSource
-from bucketq.spark.table import bulk_writer
-from bucketq.spark.table.bulk_writer import BulkJobWriter, TaskRows
+from bucketq.spark.table import bulk_rows
+from bucketq.spark.table.bulk_rows import TaskRows
+from bucketq.spark.table.bulk_writer import BulkJobWriter
 from tests.mortal_steps import mortal
 
 SEGMENT_BYTES = 20_000
@@ -62,6 +63,6 @@ class MortalWriter(BulkJobWriter):
     @contextmanager
     def _mortal(self, who: str) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(bulk_writer, "SEGMENT_BYTES", SEGMENT_BYTES)
+            patch.setattr(bulk_rows, "SEGMENT_BYTES", SEGMENT_BYTES)
             with mortal(self.step if who == self.victim else 0, self.when, self.done):
                 yield

@@ -92,6 +92,21 @@ def test_a_repeated_batch_duplicates_nothing(
     assert pushed(url) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
 
 
+def test_a_batch_with_more_rows_than_a_push_may_have_is_pushed_once(
+    spark: SparkSession, file_url: str, tmp_path: Path, run: Callable[..., None]
+) -> None:
+    folder = tmp_path / "rows"
+    spark.range(25_000, numPartitions=2).selectExpr("string(id) AS payload").write.json(str(folder))
+    frame = spark.readStream.schema("payload string").json(str(folder))
+    for _ in range(2):
+        run(frame, file_url, kind="x")
+        with bucketq.connect_sync(file_url, mode="direct") as queue:
+            assert queue.stats().counts == {"x": {"queued": 25_000}}
+        # As if the driver had been killed between its push and Spark's commit.
+        for name in ("0", ".0.crc"):
+            (tmp_path / "checkpoint" / "commits" / name).unlink()
+
+
 def test_wrong_columns_and_options_are_named(
     spark: SparkSession, file_url: str, run: Callable[..., None]
 ) -> None:

@@ -37,12 +37,10 @@ class HeldReservation:
     thread does not keep the process alive.
     """
 
-    def __init__(self, access: QueueAccess, writer: str, part: int, name: str) -> None:
-        """Reserve for a position of a writer, under a name that its tasks share."""
+    def __init__(self, access: QueueAccess, position: tuple[str, int, int, str]) -> None:
+        """Reserve for a writer, a batch and a part, under a name that the tasks share."""
         self._access = access
-        self._writer = writer
-        self._part = part
-        self._name = name
+        self._position = position
         self._reserved: Future[Reservation | None] = Future()
         self._loop = asyncio.new_event_loop()
         self._end = asyncio.Event()
@@ -82,7 +80,6 @@ class HeldReservation:
 
     async def _hold(self) -> None:
         async with opened_bulk(self._access) as bulk:
-            self._reserved.set_result(
-                await bulk.reserve(self._writer, 0, self._part, name=self._name)
-            )
+            writer, batch, part, name = self._position
+            self._reserved.set_result(await bulk.reserve(writer, batch, part, name=name))
             await self._end.wait()

@@ -22,8 +22,9 @@ from bucketq.errors import RejectedError
 from bucketq.model.operations import Request, Tidy
 from bucketq.model.state import State
 from bucketq.spark.format_options import write_options
-from bucketq.spark.table import bulk_writer, job_writer
-from bucketq.spark.table.bulk_writer import BulkJobWriter, TaskRows, new_writer
+from bucketq.spark.table import bulk_rows, job_writer
+from bucketq.spark.table.bulk_rows import TaskRows
+from bucketq.spark.table.bulk_writer import BulkJobWriter, new_writer
 from bucketq.spark.table.job_writer import JobWriter
 from bucketq.store.url import open_store
 
@@ -69,7 +70,7 @@ class Write:
 
         with pytest.MonkeyPatch.context() as patch:
             context = SimpleNamespace(partitionId=lambda: partition)
-            patch.setattr(bulk_writer, "task_context", lambda: context)
+            patch.setattr(bulk_rows, "task_context", lambda: context)
             return self.writer.write(batches())
 
     def expire(self) -> None:

@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def held(path: Path, name: str = NAME) -> HeldReservation:
-    return HeldReservation(QueueAccess(path.as_uri()), "w", 1, name)
+    return HeldReservation(QueueAccess(path.as_uri()), ("w", 0, 1, name))
 
 
 def listed(path: Path) -> list[ReservationRecord]:
