@@ -73,8 +73,8 @@ class ChangeRecord(
     @property
     def size_bytes(self) -> int:
         """About how many bytes its line takes."""
-        parts = (self.requests, self.jobs, self.gone, self.head)
-        return 120 + sum(len(memoryview(part)) for part in parts)
+        size_bytes = 120 + len(memoryview(self.requests)) + len(memoryview(self.jobs))
+        return size_bytes + len(memoryview(self.gone)) + len(memoryview(self.head))
 
 
 class CopyRecord(

@@ -83,7 +83,8 @@ class HistoryKeeper:
         self._body = b""
         """The queue object at a version that has landed, of which a copy is to be made."""
         self._copy_after_s = 0.0
-        """When a copy is tried again: its version may have moved on before it was named."""
+        """When to look again whether a copy is due: that of one version may not have been named,
+        because the queue moved on."""
         self._crowded_since: float | None = None
         self._giving_up = Background()
         self._puts = self._put_bytes = 0
@@ -121,10 +122,11 @@ class HistoryKeeper:
             self._rows = tuple(history.changes)
             self._loop.wake()
         now_s = asyncio.get_running_loop().time()
-        if now_s >= self._copy_after_s and self._is_copy_due(state):
+        if now_s >= self._copy_after_s:
             self._copy_after_s = now_s + self._register.history.policy.pass_s
-            self._body = body
-            self._loop.wake()
+            if self._is_copy_due(state):
+                self._body = body
+                self._loop.wake()
         if history.size_bytes <= _CROWD * state.settings.spill_bytes:
             self._crowded_since = None
             return
