@@ -85,6 +85,7 @@ _NOT_ON_AZURE = {
 _ON_ONE = {
     "test_a_deep_queue_loses_and_doubles_nothing_if_answers_are_lost",
     "test_kills_between_any_two_steps_on_a_deep_queue_lose_and_double_nothing",
+    "test_kills_between_any_two_steps_lose_no_large_payload_and_leave_none_behind",
     "test_no_operation_is_lost_or_doubled_if_a_quarter_of_the_answers_are_lost",
 }
 _THE_ONE = "seaweedfs"

@@ -12,8 +12,12 @@ from tests.chaos.fleet import Fleet, fleet
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
 
+SERVER_TOO = pytest.param("seaweedfs", marks=[pytest.mark.servers, pytest.mark.full])
+"""``test_feature_kills`` uses the server in every run, and so do the contracts of the store and of
+deep queues, with their kills."""
 
-@pytest.fixture(params=["file", "seaweedfs"])
+
+@pytest.fixture(params=["file", SERVER_TOO])
 def new_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a queue that is not there yet."""
     if request.param == "file":

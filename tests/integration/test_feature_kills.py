@@ -15,7 +15,10 @@ from bucketq import Progress, Queue, Worker
 from bucketq.client.connect import UnopenedQueue
 from tests.chaos.fleet import BrokerProcess, Fleet
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.parametrize("new_url", ["file", "seaweedfs"], indirect=True),
+]
 
 
 def two_brokers(processes: Fleet, url: str) -> tuple[BrokerProcess, BrokerProcess]:

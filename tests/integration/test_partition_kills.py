@@ -14,6 +14,7 @@ import pytest
 import bucketq
 from bucketq import JobSpec, Queue
 from tests.chaos.fleet import BrokerProcess, Fleet
+from tests.integration.conftest import SERVER_TOO
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
 
@@ -24,9 +25,7 @@ PUSHES = 120
 """So many calls of each producer, one after the other: hand-overs and kills fall between them."""
 
 
-@pytest.fixture(
-    params=["file", pytest.param("seaweedfs", marks=[pytest.mark.servers, pytest.mark.full])]
-)
+@pytest.fixture(params=["file", SERVER_TOO])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A queue that is there, and empty."""
     if request.param == "file":

@@ -19,6 +19,7 @@ from bucketq.model.effects import side_refs
 from bucketq.model.side_objects import object_name
 from bucketq.store.url import open_store
 from tests.chaos.fleet import Fleet, fleet
+from tests.integration.conftest import SERVER_TOO
 from tests.integration.payload_lives import PayloadLives
 from tests.integration.payload_program import MOST_VERSIONS, SETTINGS, VERSIONS, payload_of
 from tests.integration.program import Log
@@ -35,7 +36,7 @@ MORE_DEATHS = (
 )
 
 
-@pytest.fixture(params=["file", "seaweedfs"])
+@pytest.fixture(params=["file", SERVER_TOO])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a queue that is not there yet."""
     if request.param == "file":

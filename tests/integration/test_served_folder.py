@@ -17,6 +17,7 @@ import pytest
 import bucketq
 from bucketq.store.queue_search import QueueFolder
 from tests.environ import child_environ
+from tests.integration.conftest import SERVER_TOO
 from tests.servers.running import running
 from tests.servers.server import ENVIRON
 
@@ -27,7 +28,7 @@ them."""
 EVEN_S = 60.0
 
 
-@pytest.fixture(params=["file", pytest.param("seaweedfs", marks=pytest.mark.servers)])
+@pytest.fixture(params=["file", SERVER_TOO])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "file":
         return f"{tmp_path.as_uri()}/"
