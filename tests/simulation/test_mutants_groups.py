@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bucketq.model.effects.limits import limit_changes, turns
-from bucketq.model.effects.limits.limit_room import LimitRoom
+from bucketq.model.effects.limits.limit_room import LimitRoom, Room
 from bucketq.model.effects.limits.turns import Turns
 from bucketq.model.indexes.lane import lane_of
 from bucketq.model.indexes.running_jobs import RunningJobs
@@ -29,7 +29,7 @@ def test_groups_take_turns_within_their_limits_under_every_fault(deep: bool) -> 
 def test_a_slot_that_is_counted_only_once_it_is_full_is_noticed(monkeypatch: Patch) -> None:
     room = LimitRoom._room
 
-    def one_more(self: LimitRoom, target: str, limit: LimitRecord | None, running: int) -> int:
+    def one_more(self: LimitRoom, target: str, limit: LimitRecord | None, running: int) -> Room:
         return room(self, target, limit, running - 1)
 
     monkeypatch.setattr(LimitRoom, "_room", one_more)

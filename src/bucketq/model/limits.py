@@ -64,8 +64,8 @@ class LimitRecord(
 
     def spent(self, full_at: datetime | None, now: datetime, count: int) -> datetime:
         """When a bucket will be full if so many jobs start now."""
-        base = now if full_at is None else max(full_at, now)
-        return base + timedelta(microseconds=count * self._period // (self.rate or 1))
+        base = now if full_at is None or full_at < now else full_at
+        return base + _cost(self.period_s, self.rate or 1, count)
 
     def next_token(self, full_at: datetime) -> datetime:
         """When a bucket that is empty has a token."""
@@ -87,6 +87,12 @@ class LimitRecord(
 def _periods(period_s: float | None) -> tuple[timedelta, int]:
     """Return a period, and its microseconds; cached, because every start of a job needs both."""
     return timedelta(seconds=period_s or 0.0), round((period_s or 0.0) * 1_000_000)
+
+
+@lru_cache(maxsize=1024)
+def _cost(period_s: float | None, rate: int, count: int) -> timedelta:
+    """How long it takes until so many tokens are there again; cached, like ``_periods``."""
+    return timedelta(microseconds=count * _periods(period_s)[1] // rate)
 
 
 class BucketRecord(Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):

@@ -63,7 +63,8 @@ def _take_turns(state: State, operation: Claim | ClaimBatch, now: datetime) -> l
     room = state.settings.max_running_bytes - state.running.size_bytes
     if room <= 0:
         return []
-    turns, taken = Turns(state, operation.kinds, now), list[JobRecord]()
+    turns = Turns(state, operation.kinds, now)
+    taken: list[JobRecord] = []
     seen: set[int] = set()
     try:
         while len(taken) < operation.limit and room > 0 and (job := turns.next()) is not None:

@@ -33,8 +33,8 @@ class BucketTable(Table[BucketRecord]):
         full_at = row.full_at
         if self._first_full is None or full_at < self._first_full:
             self._first_full = full_at
-        if self._empty_until is not None and full_at - period > self._empty_until:
-            self._empty_until = full_at - period
+        if self._empty_until is not None and (empty_at := full_at - period) > self._empty_until:
+            self._empty_until = empty_at
 
     def forget_periods(self) -> None:
         """Note that limits were changed."""

@@ -76,7 +76,8 @@ class WaitingJobs:
 
     def first_of(self, name: str, now: datetime) -> FirstOfLane | None:
         """The beginning of the jobs of a lane that are due; None: there are none."""
-        job = self._decoded_head(name, now)
+        lane = self.lanes.get(name)
+        job = None if lane is None else self._decoded_head(name, lane, now)
         bound = self._cold.bound_of(name) if self._cold.lanes else None
         if job is not None and (bound is None or job.order < bound):
             return job.order, name, job
@@ -91,10 +92,7 @@ class WaitingJobs:
                 self.lane(name).add(each)
         return None
 
-    def _decoded_head(self, name: str, now: datetime) -> JobRecord | None:
-        lane = self.lanes.get(name)
-        if lane is None:
-            return None
+    def _decoded_head(self, name: str, lane: Lane, now: datetime) -> JobRecord | None:
         while (job := lane.head(self._jobs)) is not None:
             if job.run_at is not None and job.run_at > now:
                 lane.pop(job)  # The clock was set back since it was promoted.

@@ -8,7 +8,8 @@ sure to have its jobs. Each limit is looked up once in a claim, however many job
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import chain
+
+from msgspec import Struct
 
 from bucketq.model.limits import (
     EVERY_GROUP,
@@ -31,78 +32,88 @@ def limit_of_group(state: State, group: str) -> LimitRecord | None:
     return by_id.get(group_target(group)) or by_id.get(_EVERY)
 
 
-class _Room:
-    """What one kind or group may still start."""
+class Room(Struct, gc=False):
+    """What one kind or group may still start in a claim."""
 
-    __slots__ = ("has_rate", "left", "limit", "taken", "target")
+    target: str
+    limit: LimitRecord | None
+    left: int
+    taken: int = 0
+    """How many jobs were taken in this claim."""
 
-    def __init__(self, target: str, limit: LimitRecord | None, left: int) -> None:
-        self.target = target
-        self.limit = limit
-        self.left = left
-        self.taken = 0
-        """How many jobs were taken in this claim."""
-        self.has_rate = limit is not None and limit.rate is not None
+
+_UNLIMITED = Room("", None, _ANY)
+"""That of kinds and groups without a limit, and of jobs without a group; it never changes."""
 
 
 class LimitRoom:
     """What may start now, less what was taken of it since."""
 
+    __slots__ = ("_groups", "_kinds", "_limits", "_now", "_spending", "_state")
+
     def __init__(self, state: State, now: datetime) -> None:
         """Look at the limits of a state; nothing is changed before ``spend``."""
         self._state = state
         self._now = now
-        self._kinds: dict[str, _Room] = {}
-        self._groups: dict[str, _Room] = {}
-        self._new_buckets = 0
-        """How many buckets this claim needs, at most."""
-        self._has_limits = bool(state.limits)
+        self._limits = state.limits.by_id
+        self._kinds: dict[str, Room] = {}
+        self._groups: dict[str, Room] = {}
+        self._spending: list[Room] = []
+        """Those with a rate of which something was taken."""
 
-    def of_kind(self, kind: str) -> int:
-        """How many jobs of a kind may start."""
-        return self._of_kind(kind).left if self._has_limits else _ANY
+    def of_kind(self, kind: str) -> Room:
+        """What jobs of a kind may start."""
+        if not self._limits:
+            return _UNLIMITED
+        if (room := self._kinds.get(kind)) is None:
+            target = kind_target(kind)
+            limit = self._limits.get(target)
+            running = 0 if limit is None else self._state.count(kind, "running")
+            room = self._kinds[kind] = self._room(target, limit, running)
+        return room
 
-    def of_group(self, group: str) -> int:
-        """How many jobs of a group may start."""
-        return self._of_group(group).left if self._has_limits and group else _ANY
+    def of_group(self, group: str) -> Room:
+        """What jobs of a group may start."""
+        if not self._limits or not group:
+            return _UNLIMITED
+        if (room := self._groups.get(group)) is None:
+            target = group_target(group)
+            limit = self._limits.get(target) or self._limits.get(_EVERY)
+            running = self._state.running.in_group.get(group, 0)
+            room = self._groups[group] = self._room(target, limit, running)
+        return room
 
     def has(self, job: JobRecord) -> bool:
         """Whether a job may start."""
-        return self.of_kind(job.kind) > 0 and self.of_group(job.group) > 0
+        return self.of_kind(job.kind).left > 0 and self.of_group(job.group).left > 0
 
     def take(self, job: JobRecord) -> None:
         """Note that a job starts, for which there is room."""
-        if not self._has_limits:
-            return
-        self._take(self._of_kind(job.kind))
-        if job.group:
-            self._take(self._of_group(job.group))
+        for room in (self.of_kind(job.kind), self.of_group(job.group)) if self._limits else ():
+            if room.limit is not None:
+                if not room.taken and room.limit.rate is not None:
+                    self._spending.append(room)
+                room.left -= 1
+                room.taken += 1
 
     def spend(self) -> None:
         """Take tokens for all jobs that were taken."""
-        state = self._state
-        for room in chain(self._kinds.values(), self._groups.values()):
-            if room.taken and room.limit is not None and room.has_rate:
-                known = state.buckets.get(room.target)
-                if known is None:
-                    self._make_place()
-                before = None if known is None else known.full_at
-                full_at = room.limit.spent(before, self._now, room.taken)
-                seq = state.buckets.next_seq if known is None else known.seq
-                bucket = BucketRecord(id=room.target, seq=seq, full_at=full_at)
-                state.put_bucket(bucket, room.limit.period)
+        state, buckets, most = self._state, self._state.buckets, self._state.settings.max_limits
+        for room in self._spending:
+            if (limit := room.limit) is None:
+                continue
+            known = buckets.by_id.get(room.target)
+            if known is None and len(buckets.by_id) >= most:
+                self._forget_full()
+            full_at = limit.spent(None if known is None else known.full_at, self._now, room.taken)
+            seq = buckets.next_seq if known is None else known.seq
+            bucket = BucketRecord(id=room.target, seq=seq, full_at=full_at)
+            state.put_bucket(bucket, limit.period)
 
-    def kind_token(self, kind: str) -> datetime | None:
-        """When a rate lets jobs of a kind start that lets none start now; None: no rate does."""
-        return self._next_token(self._of_kind(kind))
-
-    def group_token(self, group: str) -> datetime | None:
-        """When a rate lets jobs of a group start, as ``kind_token``."""
-        return self._next_token(self._of_group(group))
-
-    def _next_token(self, room: _Room) -> datetime | None:
+    def next_token(self, room: Room) -> datetime | None:
+        """When a rate lets jobs start that lets none start now; None: no rate holds them up."""
         limit = room.limit
-        if limit is None or not room.has_rate:
+        if limit is None or limit.rate is None:
             return None
         known = self._state.buckets.get(room.target)
         full_at = None if known is None else known.full_at
@@ -113,53 +124,29 @@ class LimitRoom:
         first = self._state.buckets.first_full() if self._is_crowded() else None
         return None if first is None else first.full_at
 
-    def _of_kind(self, kind: str) -> _Room:
-        if (room := self._kinds.get(kind)) is None:
-            target = kind_target(kind)
-            limit = self._state.limits.by_id.get(target)
-            running = 0 if limit is None else self._state.count(kind, "running")
-            room = self._kinds[kind] = _Room(target, limit, self._room(target, limit, running))
-        return room
-
-    def _of_group(self, group: str) -> _Room:
-        if (room := self._groups.get(group)) is None:
-            target, by_id = group_target(group), self._state.limits.by_id
-            limit = by_id.get(target) or by_id.get(_EVERY)
-            running = self._state.running.in_group.get(group, 0)
-            room = self._groups[group] = _Room(target, limit, self._room(target, limit, running))
-        return room
-
-    def _take(self, room: _Room) -> None:
-        room.left -= 1
-        if room.has_rate and not room.taken:
-            self._new_buckets += 1
-        room.taken += 1
-
-    def _room(self, target: str, limit: LimitRecord | None, running: int) -> int:
+    def _room(self, target: str, limit: LimitRecord | None, running: int) -> Room:
         if limit is None:
-            return _ANY
+            return _UNLIMITED
         left = _ANY if limit.running is None else limit.running - running
         if limit.rate is not None:
-            bucket = self._state.buckets.get(target)
+            bucket = self._state.buckets.by_id.get(target)
             if bucket is None and self._is_crowded():
-                return 0
-            full_at = None if bucket is None else bucket.full_at
-            left = min(left, limit.tokens(full_at, self._now))
-        return left
+                return Room(target, limit, 0)
+            tokens = limit.rate if bucket is None else limit.tokens(bucket.full_at, self._now)
+            left = min(left, tokens)
+        return Room(target, limit, left)
 
     def _is_crowded(self) -> bool:
         """Whether there are so many buckets that none can be added before one is full."""
         state = self._state
-        if len(state.buckets) + self._new_buckets < state.settings.max_limits:
+        # Each of those that are spent may need a bucket.
+        if len(state.buckets.by_id) + len(self._spending) < state.settings.max_limits:
             return False
         first = state.buckets.first_full()
         return first is not None and first.full_at > self._now
 
-    def _make_place(self) -> None:
-        """Forget a bucket that is full, if there are too many."""
-        state = self._state
-        if len(state.buckets) < state.settings.max_limits:
-            return
-        first = state.buckets.first_full()
+    def _forget_full(self) -> None:
+        """Forget a bucket that is full, if there is one: there are too many."""
+        first = self._state.buckets.first_full()
         if first is not None and first.full_at <= self._now:
-            state.forget("buckets", first.id)
+            self._state.forget("buckets", first.id)

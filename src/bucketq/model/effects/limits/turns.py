@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from bucketq.model.effects.limits.limit_room import LimitRoom
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
@@ -43,15 +43,34 @@ def has_turns(state: State) -> bool:
 class Turns:
     """The jobs that one claim may have, one after the other."""
 
+    __slots__ = (
+        "_groups",
+        "_hidden",
+        "_kinds",
+        "_lane",
+        "_line",
+        "_name",
+        "_now",
+        "_priority",
+        "_room",
+        "_served",
+        "_state",
+        "_turn",
+        "_waiting",
+        "_was_taken",
+    )
+
     def __init__(self, state: State, chosen: Iterable[str], now: datetime) -> None:
         """Begin with the kinds of a claim; none: all kinds."""
         self._state = state
+        self._waiting = state.waiting
+        self._groups = state.waiting.turns
         self._now = now
         self._room = LimitRoom(state, now)
         self._name = _digest(tuple(chosen))
-        names = dict.fromkeys(chosen or state.kinds_waiting())
-        self._kinds = {kind: None for kind in names if kind not in state.paused_kinds}
-        """The kinds of which jobs may start."""
+        names, paused = chosen or state.kinds_waiting(), state.paused_kinds
+        self._kinds = {kind: self._room.of_kind(kind) for kind in names if kind not in paused}
+        """The kinds of which jobs may start, and how many."""
         self._priority = 0
         self._line: list[tuple[int, str, str]] = []
         """For each kind its next group, a heap: round, group, kind."""
@@ -60,6 +79,8 @@ class Turns:
         self._hidden: list[str] = []
         self._turn: tuple[int, str, list[str]] | None = None
         """The round, group and kinds of the job that ``next`` has returned."""
+        self._lane = ""
+        """The lane of that job."""
         self._was_taken = False
         """Whether that job was taken, so that the group has had its turn."""
 
@@ -76,7 +97,7 @@ class Turns:
             self._turn = None
         while self._line or self._begin():
             lap, group, kinds = self._next_group()
-            has_room = self._room.of_group(group) > 0
+            has_room = self._room.of_group(group).left > 0
             if has_room and (job := self._find(group, kinds)) is not None:
                 self._turn, self._was_taken = (lap, group, kinds), False
                 return job
@@ -87,56 +108,59 @@ class Turns:
 
     def take(self, job: JobRecord) -> None:
         """Take the job that ``next`` has just returned out of its lane; its group had its turn."""
-        self._state.waiting.lanes[lane_of(job.kind, job.group)].pop(job)
+        self._waiting.lanes[self._lane].pop(job)
         self._room.take(job)
         self._served[self._priority] = job.group
         self._was_taken = True
 
     def drop(self, job: JobRecord) -> None:
         """Take out a job that was taken before: one that was moved may stand there twice."""
-        self._state.waiting.lanes[lane_of(job.kind, job.group)].pop(job)
+        self._waiting.lanes[self._lane].pop(job)
 
     def commit(self) -> None:
         """Note whose turns there were, and what was taken of the limits."""
         self._room.spend()
         if GROUPS not in self._state.requires:
             return
-        served = self._state.waiting.turns.last_served
-        before = list(served.items())
+        served = self._groups.last_served
+        before, is_changed = list(served), False
         for priority, group in self._served.items():
-            served.pop((self._name, priority), None)
-            served[self._name, priority] = group
+            key = (self._name, priority)
+            is_changed |= served.pop(key, None) != group
+            served[key] = group
         while len(served) > MOST_TURNS:
             del served[next(iter(served))]
-        if list(served.items()) != before:
+        if is_changed or list(served) != before:
             self._state.touch_head()
 
     def undo(self) -> None:
         """Show groups again that had no room only because of what was taken here."""
-        self._state.waiting.turns.show(self._hidden)
+        self._groups.show(self._hidden)
 
     def _begin(self) -> bool:
         """Go on with the next priority; return False if there is none."""
-        urgent: dict[str, int] = {}
+        kinds: list[str] = []
         for kind in list(self._kinds):
-            if not self._has_room(kind):
+            if not self._has_room(kind) or (urgent := self._most_urgent(kind)) is None:
                 continue
-            plain = self._state.waiting.first_of(kind, self._now)
-            listed = self._state.waiting.turns.lowest(kind)
-            given = [each for each in (plain and plain[0][0], listed) if each is not None]
-            if given:
-                urgent[kind] = min(given)
-        if not urgent:
-            return False
-        self._priority = min(urgent.values())
-        kinds = [kind for kind, priority in urgent.items() if priority == self._priority]
-        last = self._state.waiting.turns.last_served.get((self._name, self._priority))
-        if last is None:
-            self._line = [each for kind in kinds if (each := self._first(0, kind)) is not None]
-        else:
-            self._line = [each for kind in kinds if (each := self._after(0, last, kind))]
-        heapify(self._line)
-        return True
+            if not kinds or urgent < self._priority:
+                self._priority, kinds = urgent, []
+            if urgent == self._priority:
+                kinds.append(kind)
+        last = self._groups.last_served.get((self._name, self._priority))
+        for kind in kinds:
+            place = self._first(0, kind) if last is None else self._after(0, last, kind)
+            if place is not None:
+                heappush(self._line, place)
+        return bool(kinds)
+
+    def _most_urgent(self, kind: str) -> int | None:
+        """The most urgent priority of a kind that may have jobs; None: there are none."""
+        plain = self._waiting.first_of(kind, self._now)
+        listed = self._groups.lowest(kind)
+        if plain is None or (listed is not None and listed < plain[0][0]):
+            return listed
+        return plain[0][0]
 
     def _next_group(self) -> tuple[int, str, list[str]]:
         """Take the group out of the line that is next, with all kinds for which it is."""
@@ -153,38 +177,41 @@ class Turns:
                 heappush(self._line, following)
 
     def _after(self, lap: int, group: str, kind: str) -> tuple[int, str, str] | None:
-        following = self._state.waiting.turns.after(kind, self._priority, group)
+        following = self._groups.after(kind, self._priority, group)
         return self._first(lap + 1, kind) if following is None else (lap, following, kind)
 
     def _first(self, lap: int, kind: str) -> tuple[int, str, str] | None:
         """The first group of a round: that of jobs without a group, if there are some."""
-        plain = self._state.waiting.first_of(kind, self._now)
+        plain = self._waiting.first_of(kind, self._now)
         if plain is not None and plain[0][0] == self._priority:
             return (lap, "", kind)
-        first = self._state.waiting.turns.after(kind, self._priority, "")
+        first = self._groups.after(kind, self._priority, "")
         return None if first is None else (lap, first, kind)
 
     def _find(self, group: str, kinds: Sequence[str]) -> JobRecord | None:
         """Return the next job of a group, or None if it has none of this priority."""
-        waiting, turns = self._state.waiting, self._state.waiting.turns
+        first_of, priority = self._waiting.first_of, self._priority
         while True:
             best = None
             for kind in kinds:
                 if not self._has_room(kind):
                     continue
-                first = waiting.first_of(lane_of(kind, group), self._now)
-                if first is not None and first[0][0] == self._priority:
+                first = first_of(lane_of(kind, group), self._now)
+                if first is not None and first[0][0] == priority:
                     best = first if best is None else min(best, first, key=_order)
                 elif group:
-                    turns.move(kind, group, None if first is None else first[0][0])
-            if best is None or best[2] is not None:
-                return None if best is None else best[2]
-            self._decode(best[1])
+                    self._groups.move(kind, group, None if first is None else first[0][0])
+            if best is None:
+                return None
+            _, self._lane, job = best
+            if job is not None:
+                return job
+            self._decode(self._lane)
 
     def _decode(self, lane: str) -> None:
         """Decode the next job of a lane. Raises ``ColdRowsNeededError``, for those after it too."""
         try:
-            self._state.waiting.head_of(lane, self._now)
+            self._waiting.head_of(lane, self._now)
         except ColdRowsNeededError as needed:
             parts = dict.fromkeys(needed.parts)
             for other in self._lanes_ahead():
@@ -205,25 +232,25 @@ class Turns:
 
     def _parts_of(self, lane: str) -> list[SegmentPart]:
         try:
-            self._state.waiting.head_of(lane, self._now)
+            self._waiting.head_of(lane, self._now)
         except ColdRowsNeededError as needed:
             return needed.parts
         return []
 
     def _has_room(self, kind: str) -> bool:
         """Whether jobs of a kind may start; otherwise it is left out from now on."""
-        if kind not in self._kinds:
-            return False
-        if self._room.of_kind(kind) > 0:
-            return True
+        room = self._kinds.get(kind)
+        if room is None or room.left > 0:
+            return room is not None
         del self._kinds[kind]
-        when = self._room.kind_token(kind)
+        when = self._room.next_token(room)
         if when is not None:
-            self._state.waiting.turns.wake_at(when, f"\n{kind}")  # No group has this name.
+            self._groups.wake_at(when, f"\n{kind}")  # No group has this name.
         return False
 
     def _hide(self, group: str) -> None:
-        self._state.waiting.turns.hide(group, self._room.group_token(group))
+        when = self._room.next_token(self._room.of_group(group))
+        self._groups.hide(group, when)
         self._hidden.append(group)
 
 
