@@ -20,7 +20,7 @@ from bucketq.model.job_ids import JobId
 from bucketq.model.operations import Push
 from bucketq.model.results import FindArchived, JobEnd, Wait
 from bucketq.queue.arguments import as_job_id, as_several
-from bucketq.queue.large.side_content import FilePayload
+from bucketq.queue.large.side_content import FilePayload, as_file
 from bucketq.queue.large.side_writer import SideWriter
 from bucketq.queue.push_options import JobSpec, PushOptions, new_job
 from bucketq.queue.sender import Sender
@@ -57,13 +57,14 @@ class PushVerbs(Generic[T]):
         returns the id of the first job, whose ``duplicate`` is True, and other content is rejected
         with ``KeyConflictError``.
         """
+        content = as_file(payload, self._payload_type)
 
         def build(request_id: RequestId) -> tuple[NewJob, ...]:
-            spec = JobSpec(kind=kind, payload=payload, **options)
+            spec = JobSpec(kind=kind, payload=content, **options)
             default_id = request_id.job_id(0) if spec.id is None else ""
             return (new_job(spec, default_id, self._payload_type, takes_files=True),)
 
-        answer = await self._push(build, [payload], request)
+        answer = await self._push(build, [content], request)
         return as_job_id(answer[0])
 
     async def push_many(
@@ -71,9 +72,15 @@ class PushVerbs(Generic[T]):
     ) -> list[JobId]:
         """Add jobs, all or none, in one commit; return their ids in order."""
         several = list(as_several(jobs, "push_many takes an iterable of JobSpec objects"))
+        payload_type = self._payload_type
+        for place, job in enumerate(several):
+            if isinstance(job, JobSpec):
+                content = as_file(job.payload, payload_type)
+                if content is not job.payload:
+                    several[place] = replace(job, payload=content)
 
         def build(request_id: RequestId) -> tuple[NewJob, ...]:
-            ids, payload_type = request_id.job_ids(), self._payload_type
+            ids = request_id.job_ids()
             new = [new_job(job, next(ids), payload_type, takes_files=True) for job in several]
             return tuple(new)
 

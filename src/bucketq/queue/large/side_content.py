@@ -42,6 +42,16 @@ def is_file(value: object) -> TypeGuard[FilePayload]:
     return isinstance(getattr(value, "file", None), io.RawIOBase | io.BufferedIOBase)
 
 
+def as_file(payload: Any, payload_type: Any) -> Any:
+    """Return bytes that are larger than a part as a file, and any other payload as it is.
+
+    They would be encoded as text first, and decoded again, which holds up the event loop.
+    """
+    is_bytes = isinstance(payload, bytes | bytearray) and len(payload) > PART_BYTES
+    # Other types may ask for something of the bytes, which only the decoded payload shows.
+    return io.BytesIO(payload) if is_bytes and payload_type in (Any, bytes) else payload
+
+
 class SideContent:
     """Bytes that become a side object."""
 
