@@ -119,7 +119,9 @@ class Source:
 
     def fields(self) -> Iterator[tuple[str, str]]:
         """Return annotated public fields and the strings below them."""
-        body = self.node.body
+        body = list[ast.stmt]()
+        for each in self.node.body:  # What type checkers see is what is documented.
+            body += each.body if isinstance(each, ast.If) else [each]
         for index, statement in enumerate(body):
             if not isinstance(statement, ast.AnnAssign) or not isinstance(
                 statement.target, ast.Name

@@ -10,10 +10,12 @@ import pytest
 
 import bucketq
 from bucketq.admin import QueueObject
+from bucketq.admin.edit import begin_edit, finish_edit
 from bucketq.cli.commands.storage.doctor import PRICE_LISTS, describe, expect
 from bucketq.cli.store_checks import StoreChecks, check_store
 from bucketq.clock import SystemClock
-from bucketq.errors import StoreRefusedError, UnavailableError
+from bucketq.codec import decode
+from bucketq.errors import InvalidRequestError, StoreRefusedError, UnavailableError
 from bucketq.store.base import ObjectInfo, StoredObject
 from bucketq.store.memory import MemoryStore
 from tests.cli.console import Console
@@ -35,6 +37,24 @@ async def test_a_sound_store_passes_and_nothing_is_left_behind() -> None:
     assert set(judged(checkup).values()) == {"ok"}
     assert checkup.put_ms is not None
     assert checkup.get_large_ms is not None
+
+
+async def test_jobs_that_wait_for_each_other_are_named_and_no_edit_makes_such() -> None:
+    store = MemoryStore()
+    target = QueueObject(store, "queue.json", "s3://bucket/queue.json", SystemClock())
+    async with bucketq.connect("queue.json", store=store, mode="direct") as queue:
+        await queue.push("step", 1, id="a")
+        await queue.push("step", 2, id="b", after="a")
+        await queue.push("step", 3, id="c", after=["a", "b"])
+    draft = await begin_edit(target)
+    text = draft.text.replace(b'"id":"a"', b'"id":"a","after":["c"]')
+    with pytest.raises(InvalidRequestError, match="job a waits for c, which waits for a, so none"):
+        await finish_edit(target, draft, text)
+    found = await target.read()
+    await target.write_state(decode(text, "the text", accept=True).state, found.etag)
+    (finding,) = [each for each in (await checked(store)).findings if each.name == "dependencies"]
+    assert finding.judgement == "warn"
+    assert finding.text.startswith("job a waits for c, which waits for a, so none of them ever")
 
 
 async def test_doctor_warns_of_finished_jobs_that_no_process_archives() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.util import find_spec
 
 import pytest
 
 import bucketq
+from bucketq.cli.commands import module_of
+from bucketq.cli.commands.monitoring.audit import COMMANDS
 from bucketq.cli.terminal import exit_codes
+from bucketq.model.oversight.audit_notes import DESCRIBED
 from tests.cli.console import Console
 
 
@@ -76,3 +80,11 @@ def test_what_operators_did_is_listed(queue: Console) -> None:
     assert second.endswith("max_attempts=7")
     [row] = queue.ok("audit", "URL", "-n", "1", "--json").lines
     assert (row["action"], row["about"]) == ("configure", ["max_attempts=7"])
+    assert (row["command"], second.split()[1]) == ("config", "config")
+
+
+def test_actions_are_named_after_commands_that_exist() -> None:
+    actions = [str(operation.__struct_config__.tag) for operation in DESCRIBED]
+    for action in [*actions, *COMMANDS]:
+        words = COMMANDS.get(action, action).split()
+        assert find_spec(module_of(*(word for word in words if not word.startswith("-"))))

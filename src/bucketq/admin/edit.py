@@ -24,6 +24,7 @@ from bucketq.codec.merge import EditConflictError, changes, merge
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.writer_name import writer_name
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
+from bucketq.model.effects.links.job_links import circle_text, find_circle
 from bucketq.model.history import break_off
 from bucketq.model.indexes.table import Row, Table
 from bucketq.model.oversight.audit_notes import note_action
@@ -133,6 +134,11 @@ def _parse_text(text: bytes, base: State) -> State:
         raise InvalidRequestError(
             "the text cannot be used: leave 'since', 'heads' and 'changes' as they are; they are "
             "the history of the queue"
+        )
+    if (circle := find_circle(state)) and circle != find_circle(base):
+        raise InvalidRequestError(
+            f"the text cannot be used: job {circle_text(circle)}, so none of them would ever run; "
+            "change their 'after'"
         )
     if list(state.audit) != list(base.audit):
         raise InvalidRequestError(

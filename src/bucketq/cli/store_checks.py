@@ -22,6 +22,7 @@ from bucketq.codec import decode
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.model.effects.archiving import is_due
+from bucketq.model.effects.links.job_links import circle_text, find_circle
 from bucketq.model.indexes.cold_rows import ColdRows
 from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.state import State
@@ -127,6 +128,12 @@ class _Checker:
             self._fail("read", str(error))
         counted_jobs = counted(state.jobs_count, "job")
         note("read", "ok", f"an intact queue, version {state.version:,}, {counted_jobs}")
+        if circle := find_circle(state):
+            text = (
+                f"job {circle_text(circle)}, so none of them ever runs; cancel one of them, or "
+                "change its `after` with `bucketq edit`"
+            )
+            note("dependencies", "warn", text)
         late_s = state.settings.archive_after_s + _ARCHIVE_WARN_S
         oldest = state.done.oldest()
         if oldest is not None and is_due(state.done, late_s, self._target.clock.now()):

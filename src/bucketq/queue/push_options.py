@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model import check
@@ -70,8 +70,12 @@ class PushOptions(TypedDict, total=False):
 class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
     """A job for ``push_many``: the arguments of ``push``, and one more field."""
 
-    kind: str
-    payload: T
+    if TYPE_CHECKING:
+        kind: str
+        payload: T
+    else:  # So that a spec without them raises an error that says how to make one.
+        kind: str = UNSET
+        payload: T = UNSET
     id: str | None = None
     priority: int = 0
     delay_s: float | timedelta | None = None
@@ -90,6 +94,16 @@ class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
     batch_id: str | None = None
     replay_of: str | None = None
     """The archived job that this one repeats."""
+
+    def __post_init__(self) -> None:
+        kind: object = self.kind
+        payload: object = self.payload
+        if kind is UNSET or payload is UNSET:
+            missing = "kind" if kind is UNSET else "payload"
+            raise InvalidRequestError(
+                f'a JobSpec needs a {missing}, like JobSpec(kind="mail", payload={{"to": "ada"}}); '
+                "the payload may be None"
+            )
 
 
 def new_job(

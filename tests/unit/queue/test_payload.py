@@ -22,6 +22,7 @@ from msgspec import Raw
 from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model.records import NOTHING
 from bucketq.queue import payload
+from bucketq.queue.push_options import JobSpec
 
 json_values = st.recursive(
     st.none()
@@ -299,3 +300,9 @@ def test_a_class_that_json_is_never_read_as_is_refused_before_anything_is_read(u
 )
 def test_a_class_that_json_can_be_read_as_is_taken(good: Any) -> None:
     payload.check_type(good)
+
+
+@pytest.mark.parametrize(("given", "missing"), [({"kind": "mail"}, "payload"), ({}, "kind")])
+def test_a_job_spec_says_what_is_missing(given: Any, missing: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"a JobSpec needs a {missing}"):
+        JobSpec(**given)

@@ -93,7 +93,7 @@ DESCRIBED: dict[type[Operation], Callable[[Any, Any], _Described]] = {
 }
 """What the table says of each operation that it has; a test holds that none is forgotten."""
 
-_REPEATED = frozenset({"cancel", "cancel_jobs", "redrive", "purge"})
+_REPEATED = frozenset({"cancel", "canceljobs", "redrive", "purge"})
 """Actions that are one row if they follow each other soon."""
 
 

@@ -18,6 +18,23 @@ _COLUMNS = (
     Column("COUNT", right=True, drop=2),
     Column("ABOUT", flexible=True),
 )
+COMMANDS = {
+    "canceljobs": "cancel",
+    "configure": "config",
+    "granttoken": "token create",
+    "revoketoken": "token revoke",
+    "setschedule": "schedule add",
+    "removeschedule": "schedule rm",
+    "pauseschedule": "schedule pause",
+    "resumeschedule": "schedule resume",
+    "runschedule": "schedule run",
+    "setlimit": "limit set",
+    "removelimit": "limit rm",
+    "removeconsumer": "consumer remove",
+    "forgethistory": "history purge",
+    "accept-loss": "repair --accept-loss",
+}
+"""The commands of actions that have another name."""
 
 
 async def run(
@@ -33,16 +50,21 @@ async def run(
     The oldest action comes first. The queue keeps the last 1,000 (setting max_audit), whether or
     not it has a history. What the same operator repeats within a minute is one line. BY is the id
     of a token, or the user and host of a process that wrote the object itself. Through a broker
-    that asks for tokens this needs the right admin.
+    that asks for tokens this needs the right admin. Actions are named after the commands that do
+    the same; with --json, "action" has the name that the queue keeps, as queue.audit() returns it.
 
     Examples:
         bucketq audit s3://bucket/jobs/queue.json
-        bucketq audit s3://bucket/jobs/queue.json --json | jq 'select(.action == "configure")'
+        bucketq audit s3://bucket/jobs/queue.json --json | jq 'select(.command == "config")'
     """
     async with open_queue(url, out.timeout_s) as queue:
         actions = await queue.audit(limit=limit)
-    out.records([*_COLUMNS], [structs.asdict(each) for each in actions], _cells)
+    rows = [
+        structs.asdict(each) | {"command": COMMANDS.get(each.action, each.action)}
+        for each in actions
+    ]
+    out.records([*_COLUMNS], rows, _cells)
 
 
 def _cells(row: dict[str, Any]) -> list[object]:
-    return [row["at"], row["action"], row["by"], row["count"] or "", ", ".join(row["about"])]
+    return [row["at"], row["command"], row["by"], row["count"] or "", ", ".join(row["about"])]

@@ -45,6 +45,35 @@ class Links(NamedTuple):
 _NO_LINKS = Links({}, {}, {})
 
 
+def find_circle(state: State) -> list[str]:
+    """Return the ids of jobs of which each waits for the next, and the last for the first.
+
+    None of them would ever run. No push makes such a circle, but an edit by hand can.
+    """
+    waiting = {job.id: job.after for job in state.jobs if job.after and job.status == "queued"}
+    clear: set[str] = set()
+    for first, others in waiting.items():
+        path = {} if first in clear else {first: iter(others)}
+        while path:
+            last = next(reversed(path))
+            other = next((name for name in path[last] if name in waiting), None)
+            if other is None:
+                clear.add(last)
+                del path[last]
+            elif other in path:
+                names = list(path)
+                return names[names.index(other) :]
+            elif other not in clear:
+                path[other] = iter(waiting[other])
+    return []
+
+
+def circle_text(circle: Sequence[str]) -> str:
+    """Say which jobs wait for each other."""
+    others = circle[1:] if len(circle) <= _SHOWN else [*circle[1:_SHOWN], "..."]
+    return f"{circle[0]} waits for {', which waits for '.join([*others, circle[0]])}"
+
+
 def find_links(
     state: State, jobs: Sequence[NewJob], fresh: Sequence[NewJob], known: Mapping[str, str]
 ) -> Links:
