@@ -23,7 +23,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_groups_take_turns_within_their_limits_under_every_fault(deep: bool) -> None:
-    assert simulate(3, scenario="groups", deep=deep).commits > 0
+    assert simulate(2, scenario="groups", deep=deep).commits > 0
 
 
 def test_a_slot_that_is_counted_only_once_it_is_full_is_noticed(monkeypatch: Patch) -> None:
