@@ -2,15 +2,19 @@
 
 A due time is pushed once, in the commit that moves the decided time beyond it, and never later.
 That time never goes back. With the policy ``all`` every due time is pushed (as many as one commit
-makes up for), with ``latest`` the last one, and with ``skip`` that one or none.
+makes up for), with ``latest`` the last one, and with ``skip`` that one or none. Before the
+last one, these two push only what is not missed yet: what was due within a minute.
 """
 
 from __future__ import annotations
+
+from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
 
 from bucketq.commit.due_times import last_due
+from bucketq.commit.upkeep.schedule_firer import MISSED_AFTER
 from bucketq.model.effects.schedule_changes import run_of
 from bucketq.model.records import JobRecord
 from bucketq.model.schedules import MOST_RUNS, ScheduleRecord
@@ -80,4 +84,10 @@ def _check_runs(old: ScheduleRecord, row: ScheduleRecord, new: dict[str, JobReco
         is_right = pushed[-MOST_RUNS:] == ids[-MOST_RUNS:]
     else:
         is_right = row.missed == "skip" or pushed[-1:] == ids[-1:]
+        fired: dict[datetime, list[datetime]] = {}
+        for at, job_id in zip(due, ids, strict=True):
+            if job_id in new:
+                fired.setdefault(new[job_id].pushed_at, []).append(at)
+        if older := [times[0] for times in fired.values() if times[-1] - times[0] > MISSED_AFTER]:
+            return f"{older[0]} was missed, and was pushed"
     return "" if is_right else f"{len(pushed)} of {len(ids)} were pushed"

@@ -54,6 +54,14 @@ def test_a_run_that_is_left_out_is_noticed(monkeypatch: Patch) -> None:
     expect("what is due is pushed", scenario="schedules", first=3)
 
 
+def test_missed_runs_that_are_pushed_are_noticed(monkeypatch: Patch) -> None:
+    def plan(schedule: ScheduleRecord, now: datetime) -> Fire | None:
+        return _PLAN(replace(schedule, missed="all"), now)
+
+    monkeypatch.setattr(schedule_firer, "plan", plan)
+    expect("what is due is pushed", scenario="schedules", first=11)
+
+
 def test_ids_that_do_not_follow_from_the_due_time_are_noticed(monkeypatch: Patch) -> None:
     def run_of(row: ScheduleRecord, due: datetime) -> object:
         return _RUN_OF(row, due.replace(microsecond=0))
