@@ -1,4 +1,4 @@
-"""A golden state of jobs with large payloads and results, one of them in a segment.
+"""A golden state of jobs with large payloads and results, one in a segment and two in the archive.
 
 Their side objects are kept too: short ones, because how long they are makes no difference.
 """
@@ -9,7 +9,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from msgspec import Raw
+from msgspec.structs import replace
 
+from bucketq.archive.archive_layout import Layout, hour_of
+from bucketq.archive.writer import _line
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
 from bucketq.model.records import Encoding, JobRecord
 from bucketq.model.segments import SegmentRecord
@@ -35,8 +38,12 @@ _PAYLOADS: dict[int, tuple[SideRef, bytes, Encoding]] = {
     1: (_ref(1, TEXT), TEXT, "object"),
     2: (_ref(2, FILM, _PART_BYTES), FILM, "object-bytes"),
     4: (_ref(4, FILM), FILM, "object-bytes"),
+    5: (_ref(5, FILM, _PART_BYTES), FILM, "object-bytes"),
+    6: (_ref(6, TEXT), TEXT, "object"),
 }
 _RESULT = _ref(3, TEXT, _PART_BYTES)
+_ARCHIVED_RESULT = _ref(7, TEXT, _PART_BYTES)
+ARCHIVED_AT = _CREATED + timedelta(seconds=30)
 
 
 def _job(number: int) -> JobRecord:
@@ -89,11 +96,29 @@ def large_segment() -> tuple[SegmentRecord, bytes]:
     return encoded.record(until=1064, at=_CREATED), encoded.body
 
 
+@cache
+def large_archive() -> tuple[str, bytes]:
+    """An archive file of that queue with references, and its key in the folder of the archive."""
+    moment = ARCHIVED_AT
+    ended = replace(_job(5), status="done", attempt=1, lease="5" * 32, finished_at=moment)
+    completed = replace(
+        ended,
+        worker="w",
+        claimed_at=moment,
+        outcome="completed",
+        result=write_ref(_ARCHIVED_RESULT),
+        result_encoding="object",
+    )
+    cancelled = replace(_job(6), status="done", outcome="cancelled", finished_at=moment)
+    body = b"".join(_line(job, None) + b"\n" for job in (completed, cancelled))
+    return Layout("").file_key(hour_of(moment), 1070, body), body
+
+
 def large_parts() -> dict[str, bytes]:
     """The parts of its side objects, by the ends of their keys."""
     contents = [(ref, content) for ref, content, _ in _PAYLOADS.values()]
     return {
         f"{ref.object}.{part:05d}": content[part * ref.part_bytes :][: ref.part_bytes]
-        for ref, content in [*contents, (_RESULT, TEXT)]
+        for ref, content in [*contents, (_RESULT, TEXT), (_ARCHIVED_RESULT, TEXT)]
         for part in range(ref.parts)
     }

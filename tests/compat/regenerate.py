@@ -15,7 +15,7 @@ from pathlib import Path
 from bucketq.codec import Document
 from tests.compat.adopted_rows import adopted_segment
 from tests.compat.expiring_rows import expiring_segment
-from tests.compat.large_rows import large_parts, large_segment
+from tests.compat.large_rows import large_archive, large_parts, large_segment
 from tests.compat.limit_rows import limited_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_segment
@@ -60,6 +60,8 @@ def files() -> dict[Path, bytes]:
     found[segment_path(record.id, "limited")] = body
     record, body = large_segment()
     found[segment_path(record.id, "large")] = body
+    key, body = large_archive()
+    found[path_of("large").with_suffix("") / "archive" / key] = body
     found |= {part_path(name): body for name, body in large_parts().items()}
     return found | {segment_path(name): body for name, body in vectors().items()}
 

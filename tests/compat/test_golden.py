@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -59,7 +59,7 @@ from bucketq.model.worker_records import WorkerRecord
 from tests.compat import regenerate
 from tests.compat.adopted_rows import adopted_ids, adopted_segment
 from tests.compat.expiring_rows import expiring_at, expiring_segment
-from tests.compat.large_rows import FILM, TEXT
+from tests.compat.large_rows import ARCHIVED_AT, FILM, TEXT
 from tests.compat.limit_rows import limited_at, limited_segment
 from tests.compat.states import FILES, pushed_segments, segments, vectors
 from tests.compat.unique_rows import unique_at, unique_segment
@@ -282,6 +282,13 @@ async def test_large_payloads_of_a_golden_queue_are_read(tmp_path: Path) -> None
             "job-4": FILM,
         }
         assert [chunk async for chunk in queue.open_result("job-3")] == [TEXT[:16], TEXT[16:]]
+        async with bucketq.open_archive((tmp_path / "large.json").as_uri()) as archive:
+            until = ARCHIVED_AT + timedelta(seconds=1)
+            completed, cancelled = [job async for job in archive.jobs(ARCHIVED_AT, until)]
+        payload = [chunk async for chunk in queue.open_payload(completed)]
+        assert payload == [FILM[:16], FILM[16:32], FILM[32:]]
+        assert [chunk async for chunk in queue.open_result(completed)] == [TEXT[:16], TEXT[16:]]
+        assert [chunk async for chunk in queue.open_payload(cancelled)] == [TEXT]
 
 
 def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None:
