@@ -30,7 +30,8 @@ class PushOptions(TypedDict, total=False):
     """The options of ``push``; ``JobSpec`` has the same."""
 
     id: str | None
-    """The job's id; by default one is made."""
+    """The job's id; by default one is made. A queue has it once, and each partition of a queue: the
+    same id with another group, key or unique name may be another job there."""
     priority: int
     """Lower goes first."""
     delay_s: float | timedelta | None

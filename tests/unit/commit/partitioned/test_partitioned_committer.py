@@ -280,6 +280,22 @@ async def test_nothing_is_lost_or_doubled_if_answers_are_lost_at_random(
         assert stats.total("done") == len(load.pushed)
 
 
+@virtual
+async def test_an_id_of_the_users_own_is_unique_within_a_partition() -> None:
+    names = [f"group-{number}" for number in range(COUNT * 8)]
+    groups = {partition_at(f"group={name}", COUNT): name for name in names}
+    other = next(name for name in names if name not in groups.values())
+    async with SpreadWorld().queue(is_sound=True) as queue:
+        for group in groups.values():
+            await queue.push("mail", 1, id="mine", group=group)
+        with pytest.raises(KeyConflictError, match="job id 'mine' belongs to a job"):
+            await queue.push("mail", 1, id="mine", group=other)
+        for _ in range(2):
+            await queue.push("mail", 1, id="yours")
+        ids = sorted([job.id for job in (await queue.jobs()).jobs])
+        assert ids == [*["mine"] * COUNT, "yours"]
+
+
 def test_empty_partitions_are_asked_now_and_then() -> None:
     turns = ClaimTurns(4)
     for index in (1, 2, 3):
