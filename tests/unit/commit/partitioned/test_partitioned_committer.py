@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from bucketq import JobSpec, KeyConflictError, Queue, UnavailableError
+from bucketq.codec import decode
 from bucketq.commit.base import Committer
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
+from bucketq.commit.partitioned import divided_push
 from bucketq.commit.partitioned.claim_turns import ClaimTurns
 from bucketq.commit.partitioned.partitioned_committer import PartitionedCommitter
 from bucketq.model.partitions import Partition, partition_at, partition_of
@@ -248,12 +250,20 @@ class RandomLoad:
                 return
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(6))
-@virtual
-async def test_nothing_is_lost_or_doubled_if_answers_are_lost_at_random(
-    seed: int, kind: type[DirectCommitter | GroupCommitter]
-) -> None:
+async def check_places(world: SpreadWorld, pushed: list[str]) -> None:
+    """See that every job is in one partition, once, and in that of its group or id."""
+    found = list[str]()
+    for index, store in enumerate(world.stores):
+        for job in decode((await store.memory.get(KEY)).body, "a partition").state.jobs:
+            place = f"group={job.group}" if job.group else f"id={job.id}"
+            assert partition_at(place, COUNT) == index, f"{job.id} is in the wrong partition"
+            assert partition_of(job.id, COUNT) == index, f"{job.id} names another partition"
+            found.append(job.id)
+    assert sorted(found) == sorted(pushed), "a job was lost, or is there twice"
+
+
+async def play(seed: int, kind: type[DirectCommitter | GroupCommitter]) -> None:
+    """Push and complete jobs while answers are lost, and look at what became of them."""
     world, load = SpreadWorld(kind), RandomLoad(seed)
     async with world.queue() as first, world.queue() as second:
         # So long that a job that is claimed, and was not returned, would not come again.
@@ -278,6 +288,35 @@ async def test_nothing_is_lost_or_doubled_if_answers_are_lost_at_random(
         stats = await sound.stats()
         assert (stats.total("queued"), stats.total("running")) == (0, 0)
         assert stats.total("done") == len(load.pushed)
+    await check_places(world, load.pushed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+@virtual
+async def test_nothing_is_lost_or_doubled_if_answers_are_lost_at_random(
+    seed: int, kind: type[DirectCommitter | GroupCommitter]
+) -> None:
+    await play(seed, kind)
+
+
+@virtual
+async def test_a_push_to_the_wrong_partition_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def next_one(place: str, count: int) -> int:
+        return (partition_at(place, count) + (place == "group=g3")) % count
+
+    monkeypatch.setattr(divided_push, "partition_at", next_one)
+    with pytest.raises(AssertionError, match="is in the wrong partition"):
+        await play(0, DirectCommitter)
+
+
+@virtual
+async def test_an_id_that_names_another_partition_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(divided_push, "id_in_partition", lambda job_id, _index: job_id)
+    with pytest.raises(AssertionError, match="names another partition"):
+        await play(0, DirectCommitter)
 
 
 @virtual
