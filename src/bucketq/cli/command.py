@@ -43,6 +43,13 @@ _COMMON = {
     "as_json": (Annotated[bool, option("--json", "Print JSON, for scripts.")], False),
     "quiet": (Annotated[bool, option("--quiet -q", "Print results and errors only.")], False),
     "debug": (Annotated[bool, option("--debug", "Show tracebacks.")], False),
+    "log_format": (
+        Annotated[
+            str,
+            option("--log-format text|json", "Format of what goes to stderr; json with --json."),
+        ],
+        "",
+    ),
     "timeout": (
         Annotated[
             str,

@@ -13,14 +13,18 @@ from typing import Any
 
 from bucketq.cli.parsing import parse_duration
 from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.log import choose_format
 from bucketq.cli.terminal.output import Output, flush_each_line
 from bucketq.errors import BucketQError, NotDurableError, UnavailableError
 
 
-def run_command(function: Callable[..., Any], out: Output, *, timeout: str, **given: Any) -> int:
+def run_command(
+    function: Callable[..., Any], out: Output, *, timeout: str, log_format: str, **given: Any
+) -> int:
     """Call the function of a command, and return the exit code."""
     flush_each_line()
     try:
+        choose_format(log_format, out)
         out.timeout_s = parse_duration(timeout, "--timeout")
         result = function(out, **given)
         if inspect.iscoroutine(result):

@@ -1,4 +1,7 @@
-"""The log of ``bucketq work`` and ``bucketq serve``: one line per event, as text or JSON.
+"""The log of the commands: one line per event, as text or JSON.
+
+A line in JSON has ``time``, ``level``, ``pid`` and ``event``, and if they apply ``queue``,
+``worker``, ``job``, ``kind``, ``attempt``, ``took_s`` and ``error``.
 
 Logs name jobs but never include payloads or results. Of a handler's error they show only the type,
 because the message may quote a payload; ``work`` adds tracebacks with --debug. Only the logger
@@ -8,24 +11,23 @@ because the message may quote a payload; ``work`` adds tracebacks with --debug. 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from bucketq.cli.parameters import option
-from bucketq.cli.terminal.output import Output, printable
+from bucketq.cli.terminal.output import Output, log_moment, printable
 from bucketq.errors import InvalidRequestError
 
 Format = Literal["text", "json"]
-LogFormat = Annotated[
-    str, option("--log-format text|json", "Format of the log on stderr; json with --json.")
-]
 
 _LOGGER = "bucketq"
+_ABOUT_QUEUE = re.compile(r"([a-z][a-z0-9+]*://\S+(?: \(partition \d+\))?): (.+)", re.DOTALL)
+"""How messages begin that are about one queue."""
 
 
 class LineHandler(logging.Handler):
@@ -66,11 +68,14 @@ class LineHandler(logging.Handler):
 
     def _json(self, record: logging.LogRecord) -> str:
         facts = self._facts(record)
+        if about := _ABOUT_QUEUE.fullmatch(str(facts["event"])):
+            facts |= {"event": about[2], "queue": about[1]}
         if self.worker:
             facts["worker"] = self.worker
         if trace := self._traceback(record):
             facts["traceback"] = trace
-        fields = {"time": _moment(record), "level": record.levelname.lower(), **facts}
+        level = record.levelname.lower()
+        fields = {"time": _moment(record), "level": level, "pid": record.process, **facts}
         return msgspec.json.encode(fields).decode()
 
     def _traceback(self, record: logging.LogRecord) -> str:
@@ -78,22 +83,50 @@ class LineHandler(logging.Handler):
         return "" if error is None else "".join(traceback.format_exception(error)).rstrip()
 
 
-def choose_format(text: str, out: Output) -> Format:
-    """Parse --log-format, and report errors in that format, as they go to stderr as well."""
+def choose_format(text: str, out: Output) -> None:
+    """Parse --log-format, and write notes, errors and the log in that format.
+
+    As text they are as Python's own: warnings without a time. ``serve`` and ``work`` log more.
+    """
     if text not in {"", "text", "json"}:
         raise InvalidRequestError(f"--log-format must be text or json, got {text!r}")
-    form: Format = "json" if text == "json" or (out.json and not text) else "text"
-    out.json_errors = form == "json"
-    return form
+    out.json_errors = text == "json" or (out.json and not text)
+    out.json_notes = text == "json"
+    if out.json_errors:
+        # The level stays: what is logged below WARNING is for brokers and workers.
+        _add(LineHandler("json", to_stderr, tracebacks=out.debug))
 
 
-def log_to(lines: LineHandler, *, quiet: bool, debug: bool) -> None:
-    """Add the handler to bucketq's logger, unless the user's module has added one."""
+def form_of(out: Output) -> Format:
+    """Return the format that was chosen."""
+    return "json" if out.json_errors else "text"
+
+
+def level_of(out: Output) -> int | None:
+    """Return the level that --quiet and --debug ask for; None: they do not."""
+    if out.debug or out.quiet:
+        return logging.DEBUG if out.debug else logging.WARNING
+    return None
+
+
+def log_to(lines: LineHandler, *, level: int | None) -> None:
+    """Add the handler to bucketq's logger, unless the user's module has added one.
+
+    It replaces one of ``choose_format``. Without a ``level`` it is INFO, unless the user's module
+    has set another.
+    """
     log = logging.getLogger(_LOGGER)
-    if debug or quiet:
-        log.setLevel(logging.DEBUG if debug else logging.WARNING)
+    for earlier in [each for each in log.handlers if isinstance(each, LineHandler)]:
+        log.removeHandler(earlier)
+    if level is not None:
+        log.setLevel(level)
     elif log.level == logging.NOTSET:
         log.setLevel(logging.INFO)
+    _add(lines)
+
+
+def _add(lines: LineHandler) -> None:
+    log = logging.getLogger(_LOGGER)
     if not log.handlers:
         log.addHandler(lines)
         log.propagate = False  # A root handler on the terminal would print each line twice.
@@ -114,5 +147,4 @@ def _is_console(handler: logging.Handler) -> bool:
 
 
 def _moment(record: logging.LogRecord) -> str:
-    made = datetime.fromtimestamp(record.created, UTC)
-    return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return log_moment(datetime.fromtimestamp(record.created, UTC))

@@ -8,6 +8,7 @@ sequences to the terminal.
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from bucketq.cli.terminal.text_table import Column, TextTable
+from bucketq.clock import SystemClock
 
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
@@ -50,7 +52,9 @@ class Output:
 
     def __post_init__(self) -> None:
         self.json_errors = self.json
-        """Whether errors are JSON; they have the format of the log, if there is one."""
+        """Whether errors and the log are JSON."""
+        self.json_notes = False
+        """Whether all that goes to stderr is JSON with the fields of a log: --log-format json."""
 
     def result(self, text: str, value: object) -> None:
         """Print a result: as text, or with --json as a value."""
@@ -70,12 +74,16 @@ class Output:
 
     def note(self, text: str) -> None:
         """Print a remark on stderr, unless --quiet."""
-        if not self.quiet:
+        if self.json_notes and not self.quiet:
+            print(_log_line("info", event=text), file=sys.stderr)
+        elif not self.quiet:
             print(printable(text), file=sys.stderr)
 
     def error(self, text: str, **fields: object) -> None:
         """Report an error: a sentence, or with --json an object."""
-        if self.json_errors:
+        if self.json_notes:
+            print(_log_line("error", event="failed", error=text, **fields), file=sys.stderr)
+        elif self.json_errors:
             line = msgspec.json.encode({"error": text, **fields}).decode()
             print(line, file=sys.stderr)
         else:
@@ -99,6 +107,18 @@ class Output:
                 self.value(record)
         else:
             self.table(columns, map(row, records))
+
+
+def _log_line(level: str, **fields: object) -> str:
+    """Return a line as the log has them."""
+    at = log_moment(SystemClock().now())
+    common = {"time": at, "level": level, "pid": os.getpid()}
+    return msgspec.json.encode({**common, **fields}).decode()
+
+
+def log_moment(at: datetime) -> str:
+    """Return a time as the log shows it."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def printable(text: str) -> str:
