@@ -144,7 +144,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with its development tools into $(VENV)"
-	@$(PIP) install --editable '.[broker,cli,cloud,cron,dev,spark]'
+	@$(PIP) install --editable '.[broker,cli,cloud,cron,dev,metrics,spark]'
 	@touch $@ $(VENV)/.core $(VENV)/.broker $(VENV)/.demo
 
 $(VENV)/.broker: pyproject.toml constraints.txt | $(PY)

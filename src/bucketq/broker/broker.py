@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker_connection import BrokerConnection, RemoteRequest
+from bucketq.broker.broker_observer import BrokerObserver
 from bucketq.broker.candidacy import Candidacy
 from bucketq.broker.inbox import Inbox
 from bucketq.broker.leader import Leader
@@ -129,6 +130,7 @@ class Broker:
         """Set once the object was read."""
         self.leading = asyncio.Event()
         """Set while it leads."""
+        self.observer: BrokerObserver | None = None
         self.idle_since: float | None = None
         """Since when it has had no client, by the loop's time."""
 
@@ -256,8 +258,7 @@ class Broker:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TAKEOVER_S):
                     await self.leading.wait()
-        leader = self._leader
-        if leader is not None:
+        if (leader := self._leader) is not None:
             while len(self._inbox):
                 self._drain()
             if not await leader.retire():
@@ -403,6 +404,7 @@ class Broker:
             after=after,
             archive=self._archive,
             timeout_s=DRAIN_S,
+            observer=self.observer,
         )
         self._candidacy.begin(after + 1)
         try:
@@ -412,6 +414,8 @@ class Broker:
             self._standby.takeover = False
             self._leader = leader
             self.leading.set()
+            if self.observer is not None:
+                self.observer.took_over()
             _log.info("%s: leading in epoch %d", self.where, leader.epoch)
             try:
                 reason = await leader.committer.stopped()

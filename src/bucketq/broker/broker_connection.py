@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bucketq.broker.broker_observer import BrokerObserver
 from bucketq.broker.token_guard import ShownToken
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.model.operations import WAITING, Request
@@ -65,6 +66,31 @@ class RemoteRequest(PendingRequest):
             self.connection.answer(self.tag, answer, error)
 
 
+class ObservedRequest(RemoteRequest):
+    """A request whose answer is reported to the observer of the broker."""
+
+    __slots__ = ("_arrived_s", "_observer")
+
+    def __init__(
+        self,
+        connection: BrokerConnection,
+        call: Call,
+        request: Request,
+        now_s: float,
+        observer: BrokerObserver,
+    ) -> None:
+        super().__init__(connection, call, request, now_s)
+        self._arrived_s = now_s
+        self._observer = observer
+
+    def resolve(self, answer: Any, error: Exception | None) -> None:
+        """Answer the request, unless it was answered, and report that."""
+        if not self._is_resolved:
+            took_s = asyncio.get_running_loop().time() - self._arrived_s
+            self._observer.answered(self.request.operation, answer, error, took_s)
+        super().resolve(answer, error)
+
+
 class BrokerConnection:
     """One client's connection to a broker."""
 
@@ -110,7 +136,11 @@ class BrokerConnection:
             if isinstance(call.request, FlushArchive):
                 self._broker.flush_archive(self, call.tag)
                 continue
-            incoming = RemoteRequest(self, call, call.request, now_s)
+            observer = self._broker.observer
+            if observer is None:
+                incoming = RemoteRequest(self, call, call.request, now_s)
+            else:
+                incoming = ObservedRequest(self, call, call.request, now_s, observer)
             operation = call.request.operation
             if isinstance(operation, WAITING) and operation.wait_s:
                 self._patient[call.tag] = incoming

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker_connection import RemoteRequest
+from bucketq.broker.broker_observer import BrokerObserver
 from bucketq.broker.heard_workers import HeardWorkers
 from bucketq.broker.lease_expiry import LeaseExpiry
 from bucketq.broker.takeover import DeposedError, Identity, check_leads, elect
@@ -82,12 +83,13 @@ class Leader:
         after: int,
         archive: ArchiveWriter | None,
         timeout_s: float,
+        observer: BrokerObserver | None = None,
     ) -> None:
         """Make a leader that takes over from epoch ``after`` when it is opened."""
         self.where = register.where
         self._register = register
         self._identity = identity
-        self._hooks = _LeaderHooks(clock, identity, after)
+        self._hooks = _LeaderHooks(clock, identity, after, observer)
         self.committer = GroupCommitter(
             register, clock, timeout_s=timeout_s, archive=archive, hooks=self._hooks
         )
@@ -197,12 +199,15 @@ class _LeaderHooks(CommitHooks):
     reads = frozenset[type]((*READS, Heartbeat, Announce))
     leads = True
 
-    def __init__(self, clock: Clock, identity: Identity, after: int) -> None:
+    def __init__(
+        self, clock: Clock, identity: Identity, after: int, observer: BrokerObserver | None
+    ) -> None:
         super().__init__(clock, create=False)
         # It does not take turns: direct writers beside it are few, and its clients are many.
         self.fairness = FairnessPause(clock, ALONE_S)
         self._identity = identity
         self._after = after
+        self._observer = observer
         self._heartbeats = LeaseExpiry(0.0)
         self._workers = HeardWorkers()
         self._swept_s = 0.0
@@ -367,6 +372,8 @@ class _LeaderHooks(CommitHooks):
         for expire in self._heartbeats.stale(state, now_s):
             silent[state.jobs.by_id[expire.job].worker] = None
             apply(state, Request(expire), now)
+            if self._observer is not None:
+                self._observer.lease_expired()
         if silent and parked:
             _put_last(parked, silent)
         if state.running and now_s - self._persisted_s >= state.settings.lease_s / 3:

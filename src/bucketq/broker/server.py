@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bucketq.broker.broker import Broker
+from bucketq.broker.broker_observer import BrokerObserver
 from bucketq.broker.takeover import Identity
 from bucketq.clock import Clock, new_id
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
@@ -47,6 +48,8 @@ class Server:
         self._handing_over: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
         self._is_tls = False
+        self.observe: Callable[[str], BrokerObserver] | None = None
+        """Makes the observer of a queue by its name, if its work is measured."""
         self.address = ""
         """The address for clients, once it has started."""
 
@@ -62,6 +65,8 @@ class Server:
             message = f"two queues are called {name!r}: name them apart, as in NAME=URL"
             raise InvalidRequestError(message)
         self.brokers[name] = broker
+        if self.observe is not None:
+            broker.observer = self.observe(name)
         if self._listener is not None:
             self._let_live(name, broker)
 
@@ -87,6 +92,21 @@ class Server:
     def count_led(self) -> int:
         """Return how many queues it leads."""
         return sum(broker.leader is not None for broker in self.brokers.values())
+
+    def is_ready(self) -> bool:
+        """Whether it serves: one of its queues was read, and its storage answers.
+
+        A server of a folder without queues is ready, too.
+        """
+        if self._listener is None:
+            return False
+        brokers = self.brokers.values()
+        return not brokers or any(
+            broker.opened.is_set()
+            and broker.failure is None
+            and broker.role in {"leading", "standing by"}
+            for broker in brokers
+        )
 
     async def start(self, listen: str, advertise: str = "", *, tls: bool = False) -> None:
         """Listen, and start the brokers; ``advertise`` is recorded in the object."""

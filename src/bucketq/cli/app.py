@@ -33,6 +33,7 @@ Environment, for brokers with TLS or tokens:
   BUCKETQ_TLS_NAME   the name in the broker's certificate, if it is not its host
   BUCKETQ_NETWORKS   networks of trusted brokers, like 10.0.0.0/8,192.168.7.0/24
   BUCKETQ_INSECURE   1: send the token to other hosts in plaintext too
+  BUCKETQ_METRICS_TOKEN  the token that clients of --metrics must show
 
 \b
 Exit codes:

@@ -122,8 +122,7 @@ class Engine:
         self._stopped = asyncio.Event()
         self._hurrying = False
         self._warnings = QueueWarnings(handlers, known)
-        self.has_begun = False
-        self.is_running = False
+        self.has_begun = self.is_running = False
         self.counters = WorkerCounters()
 
     def stop(self, *, hurry: bool = False) -> None:
@@ -388,8 +387,7 @@ class Engine:
         self._changed.set()
 
     def _count(self, attempt: Attempt, ended: Ended) -> None:
-        ends = self.counters.ends
-        ends[ended.end] = ends.get(ended.end, 0) + 1
+        self.counters.add(attempt, ended)
         log_end(attempt, ended)
 
     def _watch_backlog(self) -> None:

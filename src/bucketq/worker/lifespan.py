@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from bucketq.errors import InvalidRequestError
+from bucketq.worker.counters import OnEnd
 from bucketq.worker.handlers import Handler, check_place
 from bucketq.worker.middleware import Middleware
 
@@ -28,6 +29,8 @@ class Lifespan:
         self.on_start: list[Hook] = []
         self.on_stop: list[Hook] = []
         self.middleware: list[Middleware] = []
+        self.on_end: OnEnd | None = None
+        """Receives the attempts that have ended, for metrics."""
 
     def attach(self, handlers: Mapping[str, Handler], state: dict[str, Any]) -> dict[str, Handler]:
         """Return the handlers with the middleware, and with the state if they take part of it."""

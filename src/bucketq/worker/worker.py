@@ -397,6 +397,7 @@ class Worker(ScheduleDeclarations):
                 there = partial(run_on, caller)
                 self._handler_queue = await open_for_handlers(queue, thread, there)
             self._engine = self._make_engine(queue, handlers, runner, burst=burst)
+            self._engine.counters.on_end = self.lifespan.on_end
             _log.info("working on %s: %s", url, ", ".join(handlers))
             with self.open_queues.opened(queue, asyncio.get_running_loop()):
                 await self._engine.run()

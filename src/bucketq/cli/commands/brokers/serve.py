@@ -20,16 +20,18 @@ from bucketq.admin import QueueObject
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.cli.broker_security import check_listen, check_token_required, outgoing, server_tls
+from bucketq.cli.metrics_options import Metrics, MetricsListener, metrics_listener
 from bucketq.cli.opening import partitions_at
 from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration
 from bucketq.cli.segment_access import refused_segments
-from bucketq.cli.terminal.log import LineHandler, LogFormat, choose_format, log_to, to_stderr
+from bucketq.cli.terminal.log import LineHandler, form_of, level_of, log_to, to_stderr
 from bucketq.cli.terminal.output import Output, counted
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.model.partitions import Partition
+from bucketq.store.measured_store import MeasuredStore, OnRequest
 from bucketq.store.queue_search import QueueFolder, is_folder
 from bucketq.store.url import Location, open_store
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from bucketq.broker.broker import Broker
     from bucketq.broker.folder_watch import FolderWatch
     from bucketq.broker.server import Server
+    from bucketq.metrics.measured_register import MeasuredRegister
     from bucketq.rpc.credentials import ServerTls
     from bucketq.rpc.transport import Transport
 
@@ -96,7 +99,7 @@ async def run(
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
     insecure: Insecure = False,
-    log_format: LogFormat = "",
+    metrics: Metrics = "",
 ) -> None:
     """Run a broker for one or more queues.
 
@@ -107,7 +110,8 @@ async def run(
 
     Several brokers may run for one queue: one leads, the others are standbys and take over if it
     fails. Clients find the leader through the queue's object. On Ctrl-C or SIGTERM, pending
-    requests are committed before it exits.
+    requests are committed before it exits. Beyond loopback, clients of --metrics need a
+    certificate, or the token in BUCKETQ_METRICS_TOKEN.
 
     Examples:
         bucketq serve file:///srv/jobs/queue.json
@@ -119,23 +123,24 @@ async def run(
     from bucketq.rpc.address import is_loopback, this_host
     from bucketq.rpc.grpc.descriptors import raise_limit
 
-    form = choose_format(log_format, out)
     check_timeout(out.timeout_s)
     tls = server_tls(tls_cert, tls_key, tls_client_ca)
     transport = _transport(tls)
     _check_addresses(listen, advertise, tls, insecure=insecure)
+    measured_at = metrics_listener(metrics, tls, insecure=insecure)
     idle_exit_s = parse_duration(idle_exit, "--idle-exit")
     # A broker's tracebacks contain no payloads, and its faults cannot be found without them.
-    log_to(LineHandler(form, to_stderr, tracebacks=True), quiet=out.quiet, debug=out.debug)
+    log_to(LineHandler(form_of(out), to_stderr, tracebacks=True), level=level_of(out))
     _tune_memory()
     raise_limit()
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
         server = Server(transport, clock, this_host())
-        needs_tokens = not is_loopback(listen) and tls_client_ca is None and not insecure
-        guarded = listen if needs_tokens else ""
-        make = _BrokerMaker(server, transport, clock, takeover, guarded, out.timeout_s)
+        is_open = is_loopback(listen) or tls_client_ca is not None or insecure
+        guarded = "" if is_open else listen
+        on_request = await _start_metrics(measured_at, server, clock, stack)
+        make = _BrokerMaker(server, transport, clock, takeover, guarded, out.timeout_s, on_request)
         found, watches = await _add_queues(server, url, make, clock, stack)
         stopped = _signals()
         await server.start(listen, advertise, tls=tls is not None)
@@ -144,13 +149,36 @@ async def run(
             stack.callback(asyncio.create_task(watch.run()).cancel)
         await server.until_open(_OPEN_S)
         # With --quiet too: scripts wait for this line, and read the port from it.
-        out.result(
-            f"serving {_named(server, url)} at {server.address}", {"address": server.address}
-        )
+        text = f"serving {_named(server, url)} at {server.address}"
+        out.result(text, {"address": server.address})
         probing = asyncio.create_task(_probe_segments(found, clock, out.timeout_s))
         stack.callback(probing.cancel)
         await _until_over(server, stopped, idle_exit_s)
         _log.info("stopping: committing pending requests")
+
+
+async def _start_metrics(
+    listener: MetricsListener | None, server: Server, clock: Clock, stack: AsyncExitStack
+) -> OnRequest | None:
+    """Serve the metrics of a server, if wanted; return what measures its stores."""
+    if listener is None:
+        return None
+    from bucketq.metrics.broker_metrics import BrokerMetrics
+    from bucketq.metrics.http_endpoint import HttpEndpoint
+    from bucketq.metrics.process_registry import new_registry
+    from bucketq.metrics.queue_collector import QueueCollector
+
+    registry = new_registry()
+    metrics = BrokerMetrics(registry)
+    collector = QueueCollector(server, clock, metrics.queue_names)
+    registry.register(collector)
+    server.observe = metrics.observe
+    endpoint = HttpEndpoint(
+        registry, is_ready=server.is_ready, prepare=collector.read, token=listener.token
+    )
+    await listener.start(endpoint)
+    stack.push_async_callback(endpoint.close)
+    return metrics.stored
 
 
 async def _add_queues(
@@ -244,12 +272,16 @@ class _BrokerMaker:
     listen: str
     """The address, if queues must require tokens to be served there."""
     timeout_s: float
+    on_request: OnRequest | None = None
+    """Measures the requests to the stores."""
 
     async def __call__(self, location: Location, *, create: bool = False) -> list[Broker]:
         """Make the broker of a queue, or one for each of its partitions.
 
         Queues under a folder are not created, and are shared; partitions always are.
         """
+        if self.on_request is not None:
+            location = replace(location, store=MeasuredStore(location.store, self.on_request))
         places = await partitions_at(location, self.clock, self.timeout_s)
         if self.listen:
             for place in places:
@@ -271,8 +303,10 @@ class _BrokerMaker:
         from bucketq.broker.broker import Broker
 
         place = (location.store, location.key, location.url)
-        return Broker(
-            Register(*place, self.clock, location.partition),
+        measured = None if self.on_request is None else _measured(location, self.clock)
+        register = measured or Register(*place, self.clock, location.partition)
+        broker = Broker(
+            register,
             self.clock,
             self.transport,
             archive=ArchiveWriter(location.store, Layout.of(location.store.url, location.key)),
@@ -281,6 +315,16 @@ class _BrokerMaker:
             create=create or (location.partition is not None and location.partition.index > 0),
             count_led=self.server.count_led if is_shared else None,
         )
+        if measured is not None:
+            measured.broker = broker
+        return broker
+
+
+def _measured(location: Location, clock: Clock) -> MeasuredRegister:
+    from bucketq.metrics.measured_register import MeasuredRegister
+
+    place = (location.store, location.key, location.url)
+    return MeasuredRegister(*place, clock, location.partition)
 
 
 def _of_queue(place: Location, queue: str) -> Partition:

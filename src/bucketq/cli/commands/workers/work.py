@@ -8,13 +8,16 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from bucketq.cli.broker_security import server_tls
 from bucketq.cli.command import ADDRESS_VARIABLE, DEFAULT_TIMEOUT_S
+from bucketq.cli.metrics_options import Metrics, MetricsListener, metrics_listener
 from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration
 from bucketq.cli.reloader import Reloader, ended_with_parent
-from bucketq.cli.terminal.log import Format, LineHandler, LogFormat, choose_format, log_to
+from bucketq.cli.terminal.log import Format, LineHandler, form_of, level_of, log_to
 from bucketq.cli.terminal.output import Output, counted
 from bucketq.cli.terminal.worker_status import WorkerStatusLine
 from bucketq.cli.worker_import import find_worker, parse_target, source_folder
@@ -58,8 +61,18 @@ BatchJobs = Annotated[
     int | None, option("--batch-jobs N", "With --spark: maximum number of jobs in a batch.")
 ]
 
+TlsCert = Annotated[Path | None, option("--tls-cert FILE", "Certificate of --metrics (PEM).")]
+TlsKey = Annotated[Path | None, option("--tls-key FILE", "Private key of the certificate.")]
+TlsClientCa = Annotated[
+    Path | None,
+    option("--tls-client-ca FILE", "Serve metrics only to clients that one of these has signed."),
+]
+Insecure = Annotated[
+    bool, option("--insecure", "Serve metrics on other interfaces without TLS or token.")
+]
 
-def run(
+
+def run(  # noqa: PLR0913 - each is an option that its user names
     out: Output,
     *,
     target: Where,
@@ -70,9 +83,13 @@ def run(
     drain: Drain = "",
     name: Name = "",
     reload: Reload = False,
-    log_format: LogFormat = "",
     spark: Spark = "",
     batch_jobs: BatchJobs = None,
+    metrics: Metrics = "",
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    insecure: Insecure = False,
 ) -> int | None:
     """Run a worker: claim jobs and call their handlers.
 
@@ -80,7 +97,9 @@ def run(
     handlers and releases their jobs, a third kills the process. The queue is that of --url, or of
     the worker, or of BUCKETQ_URL. Logs name jobs but never include payloads; the tracebacks that
     --debug adds may quote them. With --spark the handlers run on executors, which need the module
-    and bucketq, but not the queue; --concurrency then applies to each task.
+    and bucketq, but not the queue; --concurrency then applies to each task. Beyond loopback,
+    clients of --metrics must show a certificate (--tls-client-ca), or the token in
+    BUCKETQ_METRICS_TOKEN.
 
     Examples:
         bucketq work tasks:worker
@@ -90,8 +109,10 @@ def run(
         bucketq work tasks:worker --drain 2m --name mailer-1 --log-format json
         bucketq work tasks:worker --spark "local[4]"
     """
-    form = choose_format(log_format, out)
+    form = form_of(out)
     wanted = tuple(kind.strip() for kind in kinds.split(",")) if kinds else None
+    tls = server_tls(tls_cert, tls_key, tls_client_ca) if metrics else None
+    measured_at = metrics_listener(metrics, tls, insecure=insecure)
     drain_s = parse_duration(drain, "--drain") if drain else None
     check_timeout(out.timeout_s)
     found = parse_target(target)
@@ -104,22 +125,38 @@ def run(
     with WorkerStatusLine(is_wanted=not out.quiet and form == "text") as line:
         worker = find_worker(found)
         worker.configure(url, concurrency=concurrency, drain_s=drain_s)
-        _check_address(worker)
-        if name:
-            worker.configure(worker=name)
-        # The default must not override the timeout that the worker was made with.
-        if out.timeout_s != DEFAULT_TIMEOUT_S:
-            worker.configure(timeout_s=out.timeout_s)
+        _configure(worker, name, out.timeout_s)
         lines = LineHandler(form, line.say, tracebacks=out.debug)
         lines.worker = worker.name
-        log_to(lines, quiet=out.quiet, debug=out.debug)
+        log_to(lines, level=level_of(out))
         if spark:
-            with _on_spark(spark, worker, batch_jobs, is_loud=out.debug) as worker:
+            with (
+                _on_spark(spark, worker, batch_jobs, is_loud=out.debug) as worker,
+                _measured(worker, measured_at),
+            ):
                 asyncio.run(_work(worker, line, wanted, burst=burst, note_s=_SPARK_NOTE_S))
         else:
-            asyncio.run(_work(worker, line, wanted, burst=burst))
+            with _measured(worker, measured_at):
+                asyncio.run(_work(worker, line, wanted, burst=burst))
     _sum_up(worker, wanted or tuple(worker.handlers), out, form)
     return None
+
+
+@contextmanager
+def _measured(worker: Worker, listener: MetricsListener | None) -> Iterator[None]:
+    """Serve the metrics of a worker, if wanted."""
+    if listener is None:
+        yield
+        return
+    from bucketq.metrics.http_endpoint import HttpEndpoint
+    from bucketq.metrics.process_registry import new_registry
+    from bucketq.metrics.worker_metrics import WorkerMetrics
+
+    registry = new_registry()
+    WorkerMetrics(registry, worker)
+    endpoint = HttpEndpoint(registry, is_ready=lambda: worker.is_ready, token=listener.token)
+    with listener.in_thread(endpoint):
+        yield
 
 
 @contextmanager
@@ -136,12 +173,18 @@ def _on_spark(
         yield SparkWorker(spark, worker, batch_jobs=batch_jobs)
 
 
-def _check_address(worker: Worker) -> None:
+def _configure(worker: Worker, name: str, timeout_s: float) -> None:
+    """Set the options of the command that ``connect`` has, too."""
     if not worker.url and not os.environ.get(ADDRESS_VARIABLE):
         raise InvalidRequestError(
             "the worker has no queue: add --url, pass an address to bucketq.Worker, or set "
             f"{ADDRESS_VARIABLE}"
         )
+    if name:
+        worker.configure(worker=name)
+    # The default must not override the timeout that the worker was made with.
+    if timeout_s != DEFAULT_TIMEOUT_S:
+        worker.configure(timeout_s=timeout_s)
 
 
 async def _work(
