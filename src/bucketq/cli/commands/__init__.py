@@ -28,6 +28,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "token": "Manage access tokens.",
     },
     "monitoring": {
+        "dashboard": "Serve a web page that shows and operates queues.",
         "stats": "Count jobs by kind and status.",
         "queues": "List the queues under a folder, with their depth, age and broker.",
         "ls": "List jobs in the order in which they were pushed.",

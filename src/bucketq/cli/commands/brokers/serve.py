@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import re
 import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -20,10 +18,12 @@ from bucketq.admin import QueueObject
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.cli.broker_security import check_listen, check_token_required, outgoing, server_tls
+from bucketq.cli.dashboard_process import dashboard_process
 from bucketq.cli.metrics_options import Metrics, MetricsListener, metrics_listener
 from bucketq.cli.opening import partitions_at
 from bucketq.cli.parameters import argument, option
 from bucketq.cli.parsing import check_timeout, parse_duration
+from bucketq.cli.queue_names import name_and_url
 from bucketq.cli.segment_access import refused_segments
 from bucketq.cli.terminal.log import LineHandler, form_of, level_of, log_to, to_stderr
 from bucketq.cli.terminal.output import Output, counted
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from bucketq.rpc.transport import Transport
 
 _log = logging.getLogger("bucketq.serve")
-_NAMED = re.compile(r"([a-z0-9][a-z0-9._-]{0,63})=(.+)")
-_UNFIT = re.compile(r"[^a-z0-9._-]+")
 # How often --idle-exit is checked: often enough for durations of a second.
 _IDLE_CHECK_S = 0.5
 # A second SIGTERM within this time is ignored: ``timeout`` sends two at once.
@@ -85,6 +83,12 @@ TlsClientCa = Annotated[
 Insecure = Annotated[
     bool, option("--insecure", "Listen on other interfaces without TLS or authentication.")
 ]
+Dashboard = Annotated[
+    str,
+    option(
+        "--dashboard [HOST]:PORT", "Also serve the web page, as `bucketq dashboard --listen` does."
+    ),
+]
 
 
 async def run(
@@ -100,6 +104,7 @@ async def run(
     tls_client_ca: TlsClientCa = None,
     insecure: Insecure = False,
     metrics: Metrics = "",
+    dashboard: Dashboard = "",
 ) -> None:
     """Run a broker for one or more queues.
 
@@ -117,6 +122,7 @@ async def run(
         bucketq serve file:///srv/jobs/queue.json
         bucketq serve jobs=s3://bucket/jobs.json mail=s3://bucket/mail.json
         bucketq serve s3://bucket/jobs/
+        bucketq serve file:///srv/jobs/queue.json --dashboard :7701
         bucketq serve s3://bucket/jobs.json --listen 10.0.0.7:7700 --tls-cert c.pem --tls-key k.pem
     """
     from bucketq.broker.server import Server
@@ -151,6 +157,9 @@ async def run(
         # With --quiet too: scripts wait for this line, and read the port from it.
         text = f"serving {_named(server, url)} at {server.address}"
         out.result(text, {"address": server.address})
+        if dashboard:
+            page = dashboard_process(url, dashboard, tls, insecure=insecure)
+            out.note(await stack.enter_async_context(page))
         probing = asyncio.create_task(_probe_segments(found, clock, out.timeout_s))
         stack.callback(probing.cancel)
         await _until_over(server, stopped, idle_exit_s)
@@ -230,7 +239,7 @@ def _tune_memory() -> None:
 
 def _locations(urls: list[str]) -> list[tuple[str, Location]]:
     """Open the stores. Reject an object with two names: its brokers would depose each other."""
-    found = [(name, open_store(url)) for name, url in map(_name_and_url, urls)]
+    found = [(name, open_store(url)) for name, url in map(name_and_url, urls)]
     names: dict[str, str] = {}
     for name, location in found:
         other = names.setdefault(location.url, name)
@@ -379,13 +388,3 @@ def _transport(tls: ServerTls | None) -> Transport:
         message = 'the packages for brokers are not installed: pip install "bucketq[broker]"'
         raise InvalidRequestError(message) from error
     return GrpcTransport(outgoing(tls), server_tls=tls)
-
-
-def _name_and_url(text: str) -> tuple[str, str]:
-    """Parse NAME=URL, or derive the name from a URL."""
-    found = _NAMED.fullmatch(text)
-    if found is not None:
-        return found[1], found[2]
-    path = PurePosixPath("/" + urlsplit(text).path.strip("/"))
-    stem = path.stem if path.stem != "queue" else path.parent.name or "queue"
-    return _UNFIT.sub("-", stem.lower()).strip("-._")[:64] or "queue", text

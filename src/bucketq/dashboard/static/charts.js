@@ -1,0 +1,83 @@
+// Charts of samples: [at_ms, queued, running, done, dead, oldest_s, version, bytes].
+
+import { clock, h, number, replace, svg } from "./dom.js";
+
+const WIDTH = 1000;
+const HEIGHT = 200;
+
+/** The highest label of an axis: 1, 2 or 5 times a power of ten. */
+function ceiling(value) {
+  if (value <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].map((n) => n * power).find((n) => n >= value);
+}
+
+/** Draws `series`, each {name, look, value(sample, before)}, over a span of seconds. */
+export function chart(title, series, format = number) {
+  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": title });
+  const high = h("span", { class: "axis-high" });
+  const legend = h("div", { class: "legend" });
+  const [first, last] = [h("span"), h("span")];
+  const element = h(
+    "figure",
+    { class: "chart" },
+    h("figcaption", {}, h("span", {}, title), legend),
+    h("div", { class: "plot" }, high, picture),
+    h("div", { class: "axis", "aria-hidden": "true" }, first, last),
+  );
+  let drawn = [];
+
+  const describe = (place) => {
+    const point = drawn[place];
+    replace(
+      legend,
+      series.map((s, n) => h("span", { class: "key" }, h("i", { class: `dot ${s.look}` }), `${s.name} `, h("b", {}, point ? format(point.values[n]) : "–"))),
+    );
+  };
+
+  picture.addEventListener("pointermove", (event) => {
+    if (!drawn.length) return;
+    const box = picture.getBoundingClientRect();
+    const x = ((event.clientX - box.left) / box.width) * WIDTH;
+    let best = 0;
+    drawn.forEach((point, place) => {
+      if (Math.abs(point.x - x) < Math.abs(drawn[best].x - x)) best = place;
+    });
+    describe(best);
+    last.textContent = clock(new Date(drawn[best].at));
+  });
+  picture.addEventListener("pointerleave", () => {
+    describe(drawn.length - 1);
+    if (drawn.length) last.textContent = clock(new Date(drawn[drawn.length - 1].at));
+  });
+
+  function draw(samples, span) {
+    const until = samples.length ? samples[samples.length - 1][0] : Date.now();
+    const since = until - span * 1000;
+    const values = [];
+    samples.forEach((sample, place) => {
+      if (sample[0] >= since) values.push({ at: sample[0], values: series.map((s) => s.value(sample, samples[place - 1])) });
+    });
+    const top = ceiling(Math.max(0, ...values.flatMap((v) => v.values)));
+    drawn = values.map((v) => ({ ...v, x: ((v.at - since) / (span * 1000)) * WIDTH }));
+    const y = (value) => (HEIGHT - 4 - (value / top) * (HEIGHT - 12)).toFixed(1);
+    const lines = [0.25, 0.5, 0.75].map((part) => svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT * part, y2: HEIGHT * part }));
+    const shapes = drawn.length
+      ? series.map((s, n) => {
+          const points = drawn.map((point) => `${point.x.toFixed(1)},${y(point.values[n])}`).join(" L");
+          const end = drawn[drawn.length - 1].x.toFixed(1);
+          return [
+            svg("path", { class: `area ${s.look}`, d: `M${drawn[0].x.toFixed(1)},${HEIGHT} L${points} L${end},${HEIGHT} Z` }),
+            svg("path", { class: `line ${s.look}`, d: `M${points}` }),
+          ];
+        })
+      : [];
+    replace(picture, lines, shapes);
+    high.textContent = format(top);
+    first.textContent = clock(new Date(since), span < 3600);
+    last.textContent = clock(new Date(until));
+    describe(drawn.length - 1);
+  }
+
+  return { element, draw };
+}

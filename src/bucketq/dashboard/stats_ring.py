@@ -1,0 +1,63 @@
+"""``StatsRing``: what a queue counted in the last hours, in a bounded number of samples."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime
+
+from msgspec import Struct
+
+from bucketq.model.queue_stats import Stats
+
+FINE_S = 2.0
+"""How often a queue is counted: the page looks live, and a broker hardly notices."""
+_FINE = 300
+"""Ten minutes of samples, as many as a chart has room for."""
+_COARSE_S = 60.0
+_COARSE = 1440
+"""A day of minutes: about 100 KB for each queue."""
+
+
+class Sample(Struct, frozen=True, array_like=True):
+    """The counts of a queue at a time; on the wire an array, because a page loads hundreds."""
+
+    at_ms: int
+    queued: int
+    running: int
+    done: int
+    dead: int
+    oldest_s: float
+    version: int
+    size_bytes: int
+
+
+class StatsRing:
+    """The samples of one queue: the last minutes as they were taken, and one for each minute."""
+
+    def __init__(self) -> None:
+        self._fine: deque[Sample] = deque(maxlen=_FINE)
+        self._coarse: deque[Sample] = deque(maxlen=_COARSE)
+
+    def add(self, stats: Stats, now: datetime) -> Sample:
+        """Keep what was counted now."""
+        sample = Sample(
+            at_ms=round(now.timestamp() * 1000),
+            queued=stats.total("queued"),
+            running=stats.total("running"),
+            done=stats.total("done"),
+            dead=stats.total("dead"),
+            oldest_s=max(0.0, stats.oldest_queued_s or 0.0),
+            version=stats.version,
+            size_bytes=stats.bytes,
+        )
+        self._fine.append(sample)
+        if not self._coarse or sample.at_ms - self._coarse[-1].at_ms >= _COARSE_S * 1000:
+            self._coarse.append(sample)
+        return sample
+
+    def samples(self) -> list[Sample]:
+        """Return all samples, oldest first: those of minutes, then those of the last minutes."""
+        if not self._fine:
+            return []
+        first = self._fine[0].at_ms
+        return [*(sample for sample in self._coarse if sample.at_ms < first), *self._fine]

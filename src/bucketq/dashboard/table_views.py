@@ -1,0 +1,65 @@
+"""The tables of a queue beside its jobs, each read by one verb: workers, schedules and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from bucketq.model.settings import DEEP, Settings
+from bucketq.queue.queue import Queue
+from bucketq.queue.schedule import Schedule
+
+Read = Callable[[Queue[Any]], Awaitable[object]]
+
+_AUDIT_ROWS = 500
+"""How many of the latest actions are shown."""
+
+
+async def _schedules(queue: Queue[Any]) -> object:
+    return [_schedule_row(each) for each in await queue.schedules()]
+
+
+def _schedule_row(schedule: Schedule[Any]) -> dict[str, object]:
+    row: dict[str, object] = structs.asdict(schedule)
+    # As text, because payloads of bytes and large numbers are not JSON values of a browser.
+    row["payload"] = msgspec.json.encode(schedule.payload).decode()
+    return row
+
+
+async def _settings(queue: Queue[Any]) -> object:
+    current = await queue.settings()
+    usual = DEEP if current.max_format >= DEEP.max_format else Settings()
+    return [
+        {"name": name, "value": getattr(current, name), "default": getattr(usual, name)}
+        for name in Settings.__struct_fields__
+    ]
+
+
+async def _audit(queue: Queue[Any]) -> object:
+    rows = await queue.audit(limit=_AUDIT_ROWS)
+    return [structs.asdict(entry) for entry in reversed(rows)]
+
+
+async def _batches(queue: Queue[Any]) -> object:
+    rows = [structs.asdict(each) | {"open": each.open} for each in await queue.batches()]
+    return rows[::-1]
+
+
+async def _workers(queue: Queue[Any]) -> object:
+    return [structs.asdict(each) for each in await queue.workers()]
+
+
+TABLES: dict[str, Read] = {
+    "workers": _workers,
+    "schedules": _schedules,
+    "limits": lambda queue: queue.limits(),
+    "batches": _batches,
+    "tokens": lambda queue: queue.tokens(),
+    "consumers": lambda queue: queue.consumers(),
+    "settings": _settings,
+    "audit": _audit,
+}
+"""How each table is read, by its name in addresses."""
