@@ -29,7 +29,7 @@ JQUEUE_ENV := build/peers/jqueue
 PEER_PINS := benchmarks/peers/constraints.txt
 TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/check.py)
 
-.PHONY: help venv servers java test test-all places demo failover shop indexing check format proto blocking typing reference docs sim chaos spec bench bench-peers clean
+.PHONY: help venv servers browser java test test-all places demo failover shop indexing check format proto blocking typing reference docs sim chaos spec bench bench-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ servers: $(VENV)/.servers $(AZURITE) ## install the object-store servers that te
 
 typing: $(PYRIGHT) ## install pyright, which tests the types that users see
 
+browser: ## check for Chromium and its driver, which test the web page, and install them if that needs no password
+	@sh tools/browser.sh
+
 java: ## check for Java 17 or newer, which Spark needs, and install it if that needs no password
 	@sh tools/java.sh
 
@@ -48,10 +51,10 @@ java: ## check for Java 17 or newer, which Spark needs, and install it if that n
 # asserts is kept for the next run, whatever the environment says.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-test: $(VENV)/.dev servers typing java ## run the tests
+test: $(VENV)/.dev servers typing browser java ## run the tests
 	@$(PYTEST)
 
-test-all: $(VENV)/.dev servers typing java ## run the full matrices of tests, twice: with queues as usual, and with deep ones
+test-all: $(VENV)/.dev servers typing browser java ## run the full matrices of tests, twice: with queues as usual, and with deep ones
 	@$(PYTEST) --full
 	@BUCKETQ_TEST_SPILL_BYTES=300 $(PYTEST) --full
 

@@ -79,7 +79,9 @@ class Page:
             answer = connection.getresponse()
             name = ""
             while len(found) < count:
-                line = answer.readline().decode().strip()
+                read = answer.readline()
+                assert read, f"the stream has ended after {found}"
+                line = read.decode().strip()
                 field, _, value = line.partition(": ")
                 if field == "event":
                     name = value

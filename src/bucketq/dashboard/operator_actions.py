@@ -96,7 +96,7 @@ async def _push(queue: Queue[Any], action: Action) -> Changed:
         tags=job.tags or None,
         group=job.group,
     )
-    return Changed(text=f"pushed job {new}", job=new)
+    return Changed(text=f"pushed job {new}", job=str(new))
 
 
 async def _whole_payload(queue: Queue[Any], job: Job[Any]) -> Any:
