@@ -24,7 +24,7 @@ _AT_ONCE = 25
 """How many jobs are cancelled at once: a broker commits them together."""
 
 
-class Action(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OperatorAction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a user asks for; which fields are needed depends on ``action``."""
 
     action: str
@@ -52,10 +52,10 @@ class Changed(Struct, frozen=True, kw_only=True):
     """The job that was pushed."""
 
 
-Perform = Callable[[Queue[Any], Action], Awaitable[Changed]]
+Perform = Callable[[Queue[Any], OperatorAction], Awaitable[Changed]]
 
 
-async def perform(queue: Queue[Any], action: Action) -> Changed:
+async def perform(queue: Queue[Any], action: OperatorAction) -> Changed:
     """Do what was asked for. Raises ``InvalidRequestError`` if there is no such action."""
     chosen = ACTIONS.get(action.action)
     if chosen is None:
@@ -63,22 +63,22 @@ async def perform(queue: Queue[Any], action: Action) -> Changed:
     return await chosen(queue, action)
 
 
-async def _cancel(queue: Queue[Any], action: Action) -> Changed:
+async def _cancel(queue: Queue[Any], action: OperatorAction) -> Changed:
     answer = await queue.cancel(action.job)
     return Changed(text=f"job {action.job}: {answer.replace('_', ' ')}")
 
 
-async def _redrive(queue: Queue[Any], action: Action) -> Changed:
+async def _redrive(queue: Queue[Any], action: OperatorAction) -> Changed:
     count = await queue.redrive([action.job])
     return Changed(text=f"job {action.job} is queued again", count=count)
 
 
-async def _purge(queue: Queue[Any], action: Action) -> Changed:
+async def _purge(queue: Queue[Any], action: OperatorAction) -> Changed:
     count = await queue.purge([action.job])
     return Changed(text=f"job {action.job} was moved to the archive", count=count)
 
 
-async def _push(queue: Queue[Any], action: Action) -> Changed:
+async def _push(queue: Queue[Any], action: OperatorAction) -> Changed:
     """Push a new job like another one, perhaps with another payload or priority."""
     job = await queue.get(action.job)
     payload = await _whole_payload(queue, job)
@@ -109,21 +109,21 @@ async def _whole_payload(queue: Queue[Any], job: Job[Any]) -> Any:
     )
 
 
-async def _cancel_all(queue: Queue[Any], action: Action) -> Changed:
+async def _cancel_all(queue: Queue[Any], action: OperatorAction) -> Changed:
     return await _slice(queue, action, ("queued", "running"), _cancel_several)
 
 
-async def _redrive_all(queue: Queue[Any], action: Action) -> Changed:
+async def _redrive_all(queue: Queue[Any], action: OperatorAction) -> Changed:
     return await _slice(queue, action, ("dead",), lambda queue, jobs: queue.redrive(jobs))
 
 
-async def _purge_all(queue: Queue[Any], action: Action) -> Changed:
+async def _purge_all(queue: Queue[Any], action: OperatorAction) -> Changed:
     return await _slice(queue, action, ("dead",), lambda queue, jobs: queue.purge(jobs))
 
 
 async def _slice(
     queue: Queue[Any],
-    action: Action,
+    action: OperatorAction,
     statuses: tuple[str, ...],
     change: Callable[[Queue[Any], list[str]], Awaitable[int]],
 ) -> Changed:
@@ -153,49 +153,49 @@ async def _cancel_several(queue: Queue[Any], names: list[str]) -> int:
     return count
 
 
-async def _pause(queue: Queue[Any], action: Action) -> Changed:
+async def _pause(queue: Queue[Any], action: OperatorAction) -> Changed:
     await queue.pause(action.kind)
     return Changed(text=f"{action.kind or 'the queue'} is paused")
 
 
-async def _resume(queue: Queue[Any], action: Action) -> Changed:
+async def _resume(queue: Queue[Any], action: OperatorAction) -> Changed:
     await queue.resume(action.kind)
     return Changed(text=f"{action.kind or 'the queue'} is resumed")
 
 
-async def _drain(queue: Queue[Any], action: Action) -> Changed:
+async def _drain(queue: Queue[Any], action: OperatorAction) -> Changed:
     count = await queue.drain(action.name)
     return Changed(text=f"worker {action.name} was asked to finish", count=count)
 
 
-async def _configure(queue: Queue[Any], action: Action) -> Changed:
+async def _configure(queue: Queue[Any], action: OperatorAction) -> Changed:
     if unknown := [name for name in action.settings if name not in Settings.__struct_fields__]:
         raise InvalidRequestError(f"there is no setting {unknown[0]!r}")
     await queue.configure(**action.settings)
     return Changed(text=f"changed {', '.join(action.settings)}")
 
 
-async def _pause_schedule(queue: Queue[Any], action: Action) -> Changed:
+async def _pause_schedule(queue: Queue[Any], action: OperatorAction) -> Changed:
     await queue.pause_schedule(action.name)
     return Changed(text=f"schedule {action.name} is paused")
 
 
-async def _resume_schedule(queue: Queue[Any], action: Action) -> Changed:
+async def _resume_schedule(queue: Queue[Any], action: OperatorAction) -> Changed:
     await queue.resume_schedule(action.name)
     return Changed(text=f"schedule {action.name} is resumed")
 
 
-async def _run_schedule(queue: Queue[Any], action: Action) -> Changed:
+async def _run_schedule(queue: Queue[Any], action: OperatorAction) -> Changed:
     job = await queue.run_schedule(action.name)
     return Changed(text=f"schedule {action.name} pushed job {job}", job=job)
 
 
-async def _close_batch(queue: Queue[Any], action: Action) -> Changed:
+async def _close_batch(queue: Queue[Any], action: OperatorAction) -> Changed:
     batch = await queue.close_batch(action.name)
     return Changed(text=f"batch {action.name} is {batch.status}")
 
 
-async def _revoke_token(queue: Queue[Any], action: Action) -> Changed:
+async def _revoke_token(queue: Queue[Any], action: OperatorAction) -> Changed:
     await queue.revoke_token(action.name)
     return Changed(text=f"token {action.name} was revoked")
 

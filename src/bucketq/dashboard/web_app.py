@@ -38,7 +38,7 @@ from bucketq.dashboard.login_sessions import (
     LoginRequiredError,
     LoginSessions,
 )
-from bucketq.dashboard.operator_actions import Action, perform
+from bucketq.dashboard.operator_actions import OperatorAction, perform
 from bucketq.dashboard.queue_watch import QueueWatch
 from bucketq.dashboard.request_checks import RequestChecks
 from bucketq.dashboard.table_views import TABLES
@@ -232,7 +232,7 @@ class WebApp:
         watch = self._watch(request)
         if self._read_only:
             raise AccessDeniedError("this dashboard was started with --read-only")
-        action = msgspec.json.decode(await request.body(), type=Action)
+        action = msgspec.json.decode(await request.body(), type=OperatorAction)
         changed = await watch.call(lambda queue: perform(queue, action))
         _log.info("%s on %s: %s", action.action, watch.name, changed.text)
         return _json(changed)

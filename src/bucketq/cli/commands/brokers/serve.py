@@ -127,7 +127,6 @@ async def run(
     """
     from bucketq.broker.server import Server
     from bucketq.rpc.address import is_loopback, this_host
-    from bucketq.rpc.grpc.descriptors import raise_limit
 
     check_timeout(out.timeout_s)
     tls = server_tls(tls_cert, tls_key, tls_client_ca)
@@ -137,8 +136,7 @@ async def run(
     idle_exit_s = parse_duration(idle_exit, "--idle-exit")
     # A broker's tracebacks contain no payloads, and its faults cannot be found without them.
     log_to(LineHandler(form_of(out), to_stderr, tracebacks=True), level=level_of(out))
-    _tune_memory()
-    raise_limit()
+    _tune_process()
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
@@ -228,8 +226,11 @@ async def _probe_segments(
             _log.warning("%s", warning)
 
 
-def _tune_memory() -> None:
-    """Tune the garbage collector and malloc for a broker."""
+def _tune_process() -> None:
+    """Tune the garbage collector, malloc and the number of open files for a broker."""
+    from bucketq.rpc.grpc.descriptors import raise_limit
+
+    raise_limit()
     gc.set_threshold(*_GC_THRESHOLDS)
     # Each commit allocates a large block for one write. Until glibc has seen such a block freed,
     # it maps fresh pages each time, and faulting them in costs more than filling them.

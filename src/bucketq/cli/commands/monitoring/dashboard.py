@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from bucketq.cli.broker_security import check_listen, server_tls
 from bucketq.cli.parameters import argument, option
 from bucketq.cli.queue_names import as_name, name_and_url
-from bucketq.cli.terminal.log import LineHandler, LogFormat, choose_format, log_to, to_stderr
+from bucketq.cli.terminal.log import LineHandler, form_of, level_of, log_to, to_stderr
 from bucketq.cli.terminal.output import Output
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
@@ -68,7 +68,6 @@ async def run(
     tls_client_ca: TlsClientCa = None,
     insecure: Insecure = False,
     with_stdin: WithStdin = False,
-    log_format: LogFormat = "",
 ) -> None:
     """Serve a web page that shows and operates queues.
 
@@ -86,13 +85,12 @@ async def run(
     """
     from bucketq.rpc.address import is_loopback, split_address
 
-    form = choose_format(log_format, out)
     tls = server_tls(tls_cert, tls_key, tls_client_ca)
     address = f"127.0.0.1{listen}" if listen.startswith(":") else listen
     host, _ = split_address(address)
     check_listen(address, tls, insecure=insecure)
     is_guarded = is_loopback(address) or tls_client_ca is not None or insecure
-    log_to(LineHandler(form, to_stderr, tracebacks=True), quiet=out.quiet, debug=out.debug)
+    log_to(LineHandler(form_of(out), to_stderr, tracebacks=True), level=level_of(out))
     queues = await _queues(url)
     server = _server(
         queues,
