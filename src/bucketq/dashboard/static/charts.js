@@ -51,8 +51,11 @@ export function chart(title, series, format = number) {
     if (drawn.length) last.textContent = clock(new Date(drawn[drawn.length - 1].at));
   });
 
-  function draw(samples, span) {
+  function draw(samples, longest) {
     const until = samples.length ? samples[samples.length - 1][0] : Date.now();
+    // If less is known than is asked for, what is known fills the chart.
+    const known = samples.length ? (until - samples[0][0]) / 1000 : 0;
+    const span = Math.min(longest, Math.max(60, known));
     const since = until - span * 1000;
     const values = [];
     samples.forEach((sample, place) => {

@@ -272,6 +272,7 @@ window.addEventListener("pagehide", pauseFollowing);
 window.addEventListener("pageshow", (event) => event.persisted && queue && connect());
 element("find").addEventListener("submit", (event) => {
   event.preventDefault();
+  element("find-text").blur();
   find(element("find-text").value.trim());
 });
 element("queue").addEventListener("change", (event) => go(`/q/${encodeURIComponent(event.target.value)}`));

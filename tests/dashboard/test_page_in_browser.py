@@ -1,0 +1,265 @@
+"""The web page in a real browser: every view, actions, hostile texts, and a broker that is killed.
+
+One Chromium and one page are shared by all tests here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tools.headless_browser import HeadlessBrowser, is_installed
+
+import bucketq
+from bucketq import JobSpec
+from tests.dashboard.page_server import Page, served_page
+from tests.environ import IS_ALL_REQUIRED, child_environ
+from tests.servers.process import DIES_WITH_PARENT, free_ports
+
+VIEWS = ["", "jobs", "jobs/hostile", "workers", "schedules", "limits", "batches", "consumers"]
+VIEWS += ["tokens", "settings", "audit"]
+SOME_VIEWS = ["", "jobs", "jobs/hostile"]
+"""In the dark and on a phone; a full run tries all of them."""
+EVIL = '"><img src=x onerror="window.injected=1"><script>window.injected=1</script>'
+READY = "return !!document.querySelector('main h1') && !document.querySelector('[aria-busy]')"
+WIDTH = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+UNNAMED = """
+return [...document.querySelectorAll("button, a, input, select, textarea")].filter((e) =>
+  e.getClientRects().length && !e.innerText?.trim() && !e.getAttribute("aria-label")
+  && !e.labels?.length && !e.querySelector("img[alt]")).map((e) => e.outerHTML.slice(0, 120));
+"""
+# The contrast of WCAG, for every visible text that is written on a plain ground.
+FAINT = """
+const parts = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
+const light = (c) => {
+  const [r, g, b] = c.slice(0, 3).map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const ground = (e) => {
+  for (; e; e = e.parentElement) {
+    const c = parts(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] > 0) return c;
+  }
+  return [255, 255, 255];
+};
+const faint = [];
+for (const e of document.querySelectorAll("body *")) {
+  const hasText = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  if (!hasText || !e.getClientRects().length || e.closest(".unseen, .skip, svg, option")) continue;
+  const [a, b] = [light(parts(getComputedStyle(e).color)), light(ground(e))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) faint.push(`${ratio.toFixed(2)} ${e.className} ${e.textContent.slice(0, 40)}`);
+}
+return faint;
+"""
+
+pytestmark = pytest.mark.skipif(
+    not is_installed() and not IS_ALL_REQUIRED,
+    reason="Chromium and chromedriver are not installed: sh tools/browser.sh",
+)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    address = (tmp_path_factory.mktemp("queue") / "queue.json").as_uri()
+    with bucketq.connect_sync(address, mode="direct") as queue:
+        fill(queue)
+    return address
+
+
+@pytest.fixture(scope="module")
+def page(url: str) -> Iterator[Page]:
+    with served_page({"jobs": url}) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[HeadlessBrowser]:
+    # Chromium's sockets need a short path.
+    folder = Path(tempfile.mkdtemp(prefix="bq-"))
+    opened = HeadlessBrowser(folder, free_ports(1)[0])
+    yield opened
+    opened.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def browser(window: HeadlessBrowser) -> Iterator[HeadlessBrowser]:
+    """The browser with a desktop's width; a test fails if the page logs an error."""
+    window.resize(1280, 900)
+    window.prefer("light")
+    window.errors()
+    yield window
+    assert window.errors() == []
+    assert window.run("return window.injected") is None
+
+
+def fill(queue: Any) -> None:
+    queue.push_many([JobSpec(kind="email", payload={"n": n}) for n in range(120)])
+    hostile = {"tags": {"tag": EVIL[:60]}, "group": EVIL[:60], "max_attempts": 1}
+    queue.push("evil", {"text": EVIL, EVIL: [1, {"deep": None}]}, id="hostile", **hostile)
+    (job,) = queue.claim("evil", worker=EVIL[:60])
+    queue.fail(job, f"Traceback:\n  line\nValueError: {EVIL}")
+    about = {"run_id": "r", "host": EVIL[:60], "pid": 1, "version": "1", "up_s": 1}
+    queue.announce(EVIL[:60], **about, kinds=("evil",))
+    queue.schedule("hourly", "tick", EVIL, every_s=3600)
+    queue.limit(kind="email", running=2)
+    queue.open_batch(JobSpec(kind="end", payload=None), batch_id="batch-1")
+    queue.open_consumer("stream")
+
+
+def serve(url: str, port: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a broker, and wait until it serves."""
+    words = ["serve", f"jobs={url}", "--listen", f"127.0.0.1:{port}"]
+    with (folder / "serve.log").open("wb") as log:
+        started = subprocess.Popen(
+            [*DIES_WITH_PARENT, sys.executable, "-m", "bucketq.cli", *words],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=child_environ(),
+        )
+    assert started.stdout is not None
+    assert started.stdout.readline().startswith(b"serving jobs")
+    started.stdout.close()
+    return started
+
+
+def show(browser: HeadlessBrowser, page: Page, path: str) -> None:
+    browser.open(f"{page.url}/q/jobs{path}")
+    browser.until(lambda: browser.run(READY), f"view of {path}")
+
+
+def test_every_view_fits_can_be_read_and_named(
+    browser: HeadlessBrowser, page: Page, request: pytest.FixtureRequest
+) -> None:
+    browser.open(page.url)
+    browser.until_text("Overview", "h1")
+    browser.until_text("live", "#live")
+    is_full = request.config.getoption("full")
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        browser.prefer(scheme)
+        browser.resize(width, 844, is_phone=width < 800)
+        for view in VIEWS if is_full or scheme == "light" else SOME_VIEWS:
+            show(browser, page, f"/{view}" if view else "")
+            where = f"{view} {scheme}"
+            assert browser.run(WIDTH) == 0, f"{where} is wider than the window"
+            assert browser.run(UNNAMED) == [], where
+            assert browser.run(FAINT) == [], where
+            assert "did not work" not in browser.text("main"), where
+
+
+def test_hostile_texts_stay_texts(browser: HeadlessBrowser, page: Page) -> None:
+    show(browser, page, "/jobs?kind=evil")
+    browser.until_text(EVIL[:40], "main")
+    browser.run("document.querySelector('td.id a').click()")
+    browser.until_text("Timeline", "main")
+    shown = browser.text("main")
+    assert shown.count("window.injected=1") >= 5
+    assert browser.run("return document.querySelectorAll('main img, main script').length") == 0
+    show(browser, page, "/workers")
+    browser.until_text(EVIL[:40], "main")
+    show(browser, page, "/jobs?text=ONERROR")
+    browser.until_text("1 found", "main")
+
+
+def test_jobs_are_found_paged_and_walked_by_keys(browser: HeadlessBrowser, page: Page) -> None:
+    show(browser, page, "/jobs?kind=email")
+    assert browser.run("return document.querySelectorAll('tr.row').length") == 100
+    browser.press("jj")
+    second = browser.run("return document.activeElement.textContent")
+    assert second == browser.run("return document.querySelectorAll('td.id a')[1].textContent")
+    browser.press("n")
+    browser.until(
+        lambda: browser.run("return document.querySelectorAll('tr.row').length") == 20, "last page"
+    )
+    assert "after=" in browser.run("return location.search")
+    browser.press("?")
+    browser.until_text("Keyboard shortcuts", "dialog")
+    browser.click("Close", "dialog")
+    browser.press("/")
+    browser.press("hostile\ue007")
+    browser.until_text("Timeline", "main")
+    assert browser.run("return location.pathname") == "/q/jobs/jobs/hostile"
+    browser.press("gw")
+    browser.until_text("Workers", "h1")
+
+
+def test_actions_ask_first_and_show_what_came_of_them(
+    browser: HeadlessBrowser, page: Page, url: str
+) -> None:
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        show(browser, page, "/jobs/hostile")
+        browser.click("Retry", "main")
+        browser.until_text("Retry this job?", "dialog")
+        browser.click("Keep as it is", "dialog")
+        assert queue.get("hostile").status == "dead"
+        browser.click("Retry", "main")
+        browser.click("Retry", "dialog")
+        browser.until_text("is queued again", "#notices")
+        browser.until_text("queued", "main .title")
+        browser.click("Push again", "main")
+        browser.fill("#field-payload", '{"edited": true}')
+        browser.fill("#field-priority", "-3")
+        browser.click("Push again", "dialog")
+        browser.until_text('"edited"', "main .tree")
+        again = queue.get(browser.text("h1"))
+        assert (again.payload, again.priority) == ({"edited": True}, -3)
+        show(browser, page, "/jobs?kind=email")
+        browser.click("Cancel jobs", "main")
+        browser.click("Cancel jobs", "dialog")
+        browser.until_text("Cancel jobs: 120 jobs", "#notices")
+        assert "email" not in queue.stats().unclaimed()
+        show(browser, page, "/settings")
+        browser.click("Edit max_attempts", "main")
+        browser.fill("#field-value", "-1")
+        browser.click("Save", "dialog")
+        browser.until_text("max_attempts", "dialog .form-error")
+        browser.fill("#field-value", "9")
+        browser.click("Save", "dialog")
+        browser.until_text("changed max_attempts", "#notices")
+        assert queue.settings().max_attempts == 9
+        show(browser, page, "/audit")
+        browser.until_text("configure", "main")
+        browser.until_text("redrive", "main")
+    browser.errors()  # The refused setting was logged as one.
+
+
+def test_a_killed_broker_is_reported_and_its_return_too(
+    browser: HeadlessBrowser, tmp_path: Path
+) -> None:
+    port = free_ports(1)[0]
+    folder = Path(tempfile.mkdtemp(prefix="bq-"))
+    url = (folder / "queue.json").as_uri()
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        queue.push("greet", 1)
+    broker = serve(url, port, tmp_path)
+    try:
+        with served_page({"jobs": f"bucketq://127.0.0.1:{port}/jobs"}) as page:
+            show(browser, page, "")
+            browser.until_text("greet", "main")
+            os.kill(broker.pid, signal.SIGKILL)
+            broker.wait()
+            browser.until_text("The queue does not answer", "#trouble", timeout_s=90)
+            assert browser.text("#live") == "queue does not answer"
+            assert "greet" in browser.text("main")
+            broker = serve(url, port, tmp_path)
+            with bucketq.connect_sync(url) as queue:
+                queue.push("later", 1)
+            browser.until_text("later", "main", timeout_s=90)
+            browser.until_text("live", "#live")
+            assert browser.run("return document.getElementById('trouble').hidden")
+        browser.until_text("No connection to the dashboard", "#trouble", timeout_s=60)
+    finally:
+        broker.kill()
+        broker.wait()
+        shutil.rmtree(folder)
+    browser.errors()  # Requests that failed are logged as errors.
