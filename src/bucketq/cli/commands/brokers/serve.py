@@ -153,8 +153,7 @@ async def run(
             stack.callback(asyncio.create_task(watch.run()).cancel)
         await server.until_open(_OPEN_S)
         # With --quiet too: scripts wait for this line, and read the port from it.
-        text = f"serving {_named(server, url)} at {server.address}"
-        out.result(text, {"address": server.address})
+        _report(out, server, url)
         if dashboard:
             page = dashboard_process(url, dashboard, tls, insecure=insecure)
             out.note(await stack.enter_async_context(page))
@@ -186,6 +185,11 @@ async def _start_metrics(
     await listener.start(endpoint)
     stack.push_async_callback(endpoint.close)
     return metrics.stored
+
+
+def _report(out: Output, server: Server, urls: list[str]) -> None:
+    text = f"serving {_named(server, urls)} at {server.address}"
+    out.result(text, {"address": server.address})
 
 
 async def _add_queues(
