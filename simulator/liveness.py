@@ -19,7 +19,7 @@ from simulator.fault_schedule import SLOW_S, FaultSchedule
 from simulator.invariants.broker_invariants import Takeover
 from simulator.invariants.queue_invariants import CommitChain
 from simulator.machines import LEADERS
-from simulator.simulated_cluster import SimulatedCluster
+from simulator.simulated_cluster import CLOCKS_DIFFER_S, SimulatedCluster
 
 ELECTED_WITHIN_S = 120.0
 """A broker that was deposed several times while alive stands again after 90 s; a queue may not be
@@ -172,7 +172,11 @@ def _check_leadership(cluster: SimulatedCluster, chain: CommitChain, faults_ende
 def _check_answers(cluster: SimulatedCluster, chain: CommitChain, since_s: float) -> None:
     """Every call that begins later is answered, and not with an unknown outcome."""
     history, latest_s = cluster.history, cluster.loop.time() - 2 * ANSWERED_WITHIN_S
-    remembers_few = _settings(chain).max_sessions < len(cluster.programs)
+    settings = _settings(chain)
+    remembers_few = (
+        settings.max_sessions < len(cluster.programs)
+        or settings.session_retention_s < CLOCKS_DIFFER_S
+    )
     for call in history.calls:
         name = _process_of(call.actor)
         # A retry may be older than what the queue remembers; that it is refused is an answer.
@@ -180,7 +184,8 @@ def _check_answers(cluster: SimulatedCluster, chain: CommitChain, since_s: float
             continue
         is_cut_off = call.was_cancelled or name in history.deaths
         hangs = call.ended_s is None and call.began_s < latest_s and not is_cut_off
-        # A queue that may remember fewer sessions than it has clients forgets what is under way.
+        # A queue that may remember fewer sessions than it has clients forgets what is under way,
+        # and so does one that remembers them for less time than the clocks of its writers differ.
         is_forgotten = remembers_few and _FORGOTTEN in str(call.error)
         if hangs or (isinstance(call.error, UnavailableError) and not is_forgotten):
             chain.violate("every client gets answers", str(call))

@@ -53,6 +53,8 @@ from simulator.whole_queue import WholeReader
 from simulator.worker_log import WorkerLog
 
 KEY = "queue.json"
+CLOCKS_DIFFER_S = 200.0
+"""How far the clocks of two machines are apart at most: minutes, as where no time is kept."""
 FAST_S = (0.005, 0.08)
 """Bounds of the time that a request to the store takes."""
 # More steps than any simulation has: a kill that was scheduled is called off.
@@ -144,7 +146,9 @@ class SimulatedCluster:
         """Add a machine with a wrong clock."""
         name, rng = f"host{len(self.machines)}", self.rng
         clock = SimulatedClock(
-            self.loop, offset_s=rng.uniform(-100, 100), drift=rng.uniform(-1e-3, 1e-3)
+            self.loop,
+            offset_s=rng.uniform(-CLOCKS_DIFFER_S / 2, CLOCKS_DIFFER_S / 2),
+            drift=rng.uniform(-1e-3, 1e-3),
         )
         link = self.store.connect(name)
         machine = Machine(name, self.loop, clock, link, self.network.host(name))

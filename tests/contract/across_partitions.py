@@ -44,6 +44,7 @@ NOT_ACROSS = {
     "test_queue_large_payloads": {
         "test_a_file_is_a_payload": ORDER,
         "test_a_payload_that_is_lost_affects_its_own_job_only": ORDER,
+        "test_numbered_batches_have_no_large_payloads": CONSUMER,
     },
     "test_queue_leases": {"test_a_released_job_keeps_its_place_and_costs_no_attempt": ORDER},
     "test_queue_limits": {

@@ -241,9 +241,12 @@ async def test_a_claim_leaves_large_payloads_where_they_are_if_asked(queue: Queu
     assert msgspec.json.decode(text) == LARGE
 
 
-async def test_what_has_to_be_in_its_job_says_how_to_push_it(queue: Queue[Any]) -> None:
+async def test_numbered_batches_have_no_large_payloads(queue: Queue[Any]) -> None:
     spec = JobSpec(kind="film", payload=HUGE)
     with pytest.raises(PayloadTooLargeError, match=r"only `push`, `push_many` and `complete` put"):
         await queue.publish("writer", 1, [spec])
+
+
+async def test_a_schedule_has_no_large_payload(queue: Queue[Any]) -> None:
     with pytest.raises(RejectedError, match=r"too large|at most"):
         await queue.schedule("nightly", "film", HUGE, every_s=60)
