@@ -140,7 +140,7 @@ def test_options_override_the_worker_and_the_log_may_be_json(
     assert ran.json == {"done": 1, "queued": 0}
     lines = [json.loads(line) for line in ran.err.splitlines()]
     done = next(line for line in lines if line["event"] == "done")
-    fields = {"time", "level", "event", "job", "kind", "attempt", "took_s", "worker"}
+    fields = {"time", "level", "pid", "event", "job", "kind", "attempt", "took_s", "worker"}
     assert set(done) == fields
     assert (done["job"], done["kind"], done["worker"]) == ("job", "mail", "mailer-1")
     assert lines[-1]["event"] == "ended"
