@@ -29,7 +29,7 @@ JQUEUE_ENV := build/peers/jqueue
 PEER_PINS := benchmarks/peers/constraints.txt
 TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/check.py)
 
-.PHONY: help venv servers browser java test test-all places demo failover shop indexing check format proto blocking typing reference docs sim chaos spec bench bench-peers clean
+.PHONY: help venv servers browser screenshots java test test-all places demo failover shop indexing check format proto blocking typing reference docs sim chaos spec bench bench-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ typing: $(PYRIGHT) ## install pyright, which tests the types that users see
 
 browser: ## check for Chromium and its driver, which test the web page, and install them if that needs no password
 	@sh tools/browser.sh
+
+screenshots: $(VENV)/.dev browser ## render the pictures of the web page that the documentation uses
+	@PYTHONPATH=src:. $(PY) -m tools.screenshots
 
 java: ## check for Java 17 or newer, which Spark needs, and install it if that needs no password
 	@sh tools/java.sh

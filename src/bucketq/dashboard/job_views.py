@@ -99,7 +99,7 @@ def row_of(record: JobRecord) -> dict[str, object]:
     """Return what a list shows of a job."""
     row: dict[str, object] = {name: getattr(record, name) for name in _ROW}
     row["payload"] = _preview(record.payload, record.payload_encoding)
-    row["error"] = record.errors[-1].error.strip()[-_PREVIEW:] if record.errors else ""
+    row["error"] = _summary(record.errors[-1].error) if record.errors else ""
     return row
 
 
@@ -137,6 +137,12 @@ def _readable(raw: Raw) -> str:
     if "\\u" not in text:
         return text
     return msgspec.json.encode(msgspec.json.decode(raw)).decode()
+
+
+def _summary(error: str) -> str:
+    """Return the line of an error that says what happened: of a traceback, it is the last one."""
+    lines = error.strip().splitlines() or [""]
+    return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:_PREVIEW]
 
 
 def _preview(raw: Raw, encoding: Encoding | None) -> str:

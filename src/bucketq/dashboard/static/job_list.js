@@ -7,9 +7,6 @@ import { ago, h, link, number, progressBar, replace, statusOf, table } from "./d
 const STATUSES = [["", "All"], ["queued", "Waiting"], ["running", "Running"], ["dead", "Dead"], ["done", "Finished"]];
 const FILTERS = ["status", "kind", "group", "tag", "batch"];
 
-/** The line of a traceback that says what happened. */
-const lastLine = (error) => (error || "").trim().split("\n").pop();
-
 export async function jobList(context) {
   const { query } = context;
   const base = `/q/${encodeURIComponent(context.queue)}`;
@@ -176,6 +173,6 @@ export async function jobList(context) {
     if (job.status === "running") return [progressBar(job.progress) || job.worker || ""];
     if (job.status === "queued" && job.run_at && new Date(job.run_at) > new Date()) return ["runs ", ago(job.run_at)];
     if (job.status === "done") return ["ended ", ago(job.finished_at)];
-    return h("span", { class: "error-line" }, lastLine(job.error));
+    return h("span", { class: "error-line" }, job.error);
   }
 }

@@ -116,9 +116,15 @@ function jobFacts(base, job, schedule) {
   ].map(([name, value]) => [name, Array.isArray(value) && !value.flat(Infinity).some(Boolean) ? "" : value]));
 }
 
+/** The line of an error that says what happened: of a traceback, it is the last one. */
+function summary(error) {
+  const lines = error.trim().split("\n");
+  return lines[0].startsWith("Traceback") ? lines.pop() : lines[0];
+}
+
 function timeline(job) {
   const steps = [[job.pushed_at, "pushed", ""]];
-  for (const failure of job.errors || []) steps.push([failure.at, failure.cause === "lost" ? "lease lost" : "failed", `attempt ${failure.attempt}${failure.worker ? ` on ${failure.worker}` : ""}: ${failure.error.trim().split("\n").pop()}`]);
+  for (const failure of job.errors || []) steps.push([failure.at, failure.cause === "lost" ? "lease lost" : "failed", `attempt ${failure.attempt}${failure.worker ? ` on ${failure.worker}` : ""}: ${summary(failure.error)}`]);
   if (job.claimed_at) steps.push([job.claimed_at, "claimed", `attempt ${job.attempt}${job.worker ? ` by ${job.worker}` : ""}`]);
   if (job.heartbeat_at && job.status === "running") steps.push([job.heartbeat_at, "last heartbeat", ""]);
   if (job.finished_at) steps.push([job.finished_at, job.outcome || job.status, ""]);

@@ -159,7 +159,11 @@ async function route() {
   main.setAttribute("aria-busy", "true");
   try {
     const made = await show(context, view_ || "", id);
-    if (mine === turn) view = made;
+    if (mine === turn) {
+      view = made;
+      // What was counted while the view was loading.
+      if (stats) view?.onStats?.({ stats, samples: [], rights });
+    }
   } catch (problem) {
     if (mine !== turn) return;
     if (problem.status === 401) {
