@@ -206,6 +206,8 @@ async def remove_consumer(queue: Queue[Any], other: Queue[Any]) -> None:
 async def publish(queue: Queue[Any], other: Queue[Any]) -> None:
     assert await queue.publish("spark", 1, [JobSpec(kind="mail", payload=1)]) is True
     assert await other.publish("spark", 1, [JobSpec(kind="mail", payload=1)]) is False
+    assert await other.publish("spark", 1, (), last=True) is False
+    assert await queue.publish("spark", 1, ()) is True, "the writer was forgotten"
     assert await _counts(other) == {"queued": 1}
 
 

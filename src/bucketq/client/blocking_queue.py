@@ -444,6 +444,7 @@ class BlockingQueue(Generic[T]):
         jobs: Iterable[JobSpec[T] | NewJob],
         *,
         part: int = 0,
+        last: bool = False,
         request: str | None = None,
     ) -> bool:
         """Add jobs, all or none, once for each position of a writer; return whether it was now.
@@ -451,8 +452,14 @@ class BlockingQueue(Generic[T]):
         A writer only moves forward, by batch and then by part. A position that is not after the
         last one changes nothing and returns False, even if it is repeated. A ``NewJob`` is encoded
         already, and is pushed as it is.
+
+        The queue remembers ``max_writers`` writers. If nothing can be published under a name again,
+        because all answers have come, publish its last position once more, without jobs and with
+        ``last``: that forgets it.
         """
-        return self._call(self._queue.publish, writer, batch, jobs, part=part, request=request)
+        return self._call(
+            self._queue.publish, writer, batch, jobs, part=part, last=last, request=request
+        )
 
     def batch(
         self, on_done: JobSpec[Any] | None = None, *, batch_id: str | None = None

@@ -26,6 +26,7 @@ from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, RejectedError
 from bucketq.model.indexes.cold_rows import SegmentPart
+from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import AnyOperation, Configure, Request
 from bucketq.model.reservations import RENEWALS, Adopt, DropReservation, RenewReservation, Reserve
 from bucketq.model.segments import SegmentRecord, WrittenRows, WrittenSegment
@@ -142,6 +143,10 @@ class BulkWrite:
         )
         answer = await self._committer.submit(Request(adoption, written=written), self._timeout_s)
         return bool(answer)
+
+    async def forget(self, writer: str, batch: int, part: int = 0) -> None:
+        """Forget a writer whose last position this is, and which publishes nothing again."""
+        await self._submit(Publish(writer=writer, batch=batch, part=part, jobs=(), last=True))
 
     async def abandon(self, reservation: Reservation) -> None:
         """Give a reservation up; what cannot be told to the queue now expires."""

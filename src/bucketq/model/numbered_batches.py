@@ -174,6 +174,9 @@ class Publish(Operation, frozen=True):
     batch: int
     jobs: tuple[NewJob, ...]
     part: int = 0
+    last: bool = False
+    """Nothing is published under this name again, not even this position: the writer is forgotten.
+    A caller that has its answer sends the position once more, without jobs, and so."""
 
 
 class ConsumerState(Struct, frozen=True, gc=False):

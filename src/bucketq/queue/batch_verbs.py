@@ -132,6 +132,7 @@ class BatchVerbs(Generic[T]):
         jobs: Iterable[JobSpec[T] | NewJob],
         *,
         part: int = 0,
+        last: bool = False,
         request: str | None = None,
     ) -> bool:
         """Add jobs, all or none, once for each position of a writer; return whether it was now.
@@ -139,6 +140,10 @@ class BatchVerbs(Generic[T]):
         A writer only moves forward, by batch and then by part. A position that is not after the
         last one changes nothing and returns False, even if it is repeated. A ``NewJob`` is encoded
         already, and is pushed as it is.
+
+        The queue remembers ``max_writers`` writers. If nothing can be published under a name again,
+        because all answers have come, publish its last position once more, without jobs and with
+        ``last``: that forgets it.
         """
         self._sender.check_open()
         check.name(writer, "writer")
@@ -157,7 +162,7 @@ class BatchVerbs(Generic[T]):
                 for place, job in enumerate(several)
             ]
         )
-        operation = bulk.Publish(writer=writer, batch=batch, part=part, jobs=new)
+        operation = bulk.Publish(writer=writer, batch=batch, part=part, jobs=new, last=last)
         return cast("bool", await self._sender.send(operation, request))
 
 

@@ -141,7 +141,8 @@ class BulkRules(RuleBasedStateMachine):
         fresh = [f"j{len(self.ids) + place}" for place in range(number % 3)]
         self.ids.extend(fresh)
         jobs = tuple(NewJob(id=job, kind="abc"[number % 3], payload=ONE) for job in fresh)
-        self.send(Publish(writer=writer, batch=batch, part=part, jobs=jobs), by)
+        last = number % 5 == 0
+        self.send(Publish(writer=writer, batch=batch, part=part, jobs=jobs, last=last), by)
 
     @invariant()
     def bulk_rows_are_those_of_the_reference(self) -> None:

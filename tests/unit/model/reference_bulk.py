@@ -211,7 +211,13 @@ class BulkReference(TokenReference):
         row = self.writers.get(operation.writer)
         position = (operation.batch, operation.part)
         if row is not None and position <= (row["batch"], row["part"]):
+            if operation.last and position == (row["batch"], row["part"]):
+                del self.writers[operation.writer]
             return False
+        if operation.last:
+            self._push(Push(jobs=operation.jobs), now, seen)
+            self.writers.pop(operation.writer, None)
+            return True
         if row is None and len(self.writers) >= self.settings.max_writers:
             raise RejectedError
         self._push(Push(jobs=operation.jobs), now, seen)

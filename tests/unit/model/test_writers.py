@@ -105,3 +105,43 @@ def test_a_writer_is_forgotten_after_its_retention() -> None:
 def test_nonsense_is_refused(fields: dict[str, Any]) -> None:
     defaults: dict[str, Any] = {"writer": "sink", "batch": 1, "part": 0, "jobs": ()}
     Driver().refused(Publish(**(defaults | fields)), InvalidRequestError)
+
+
+def last(batch: int, *jobs: str, part: int = 0) -> Publish:
+    return Publish(writer="sink", batch=batch, part=part, jobs=tuple(map(new_job, jobs)), last=True)
+
+
+def test_a_writer_is_forgotten_by_its_last_position_alone() -> None:
+    queue = Driver()
+    queue.ok(publish(0, "1", part=7))
+    for earlier in (last(0, part=6), last(0)):
+        again = queue.send(earlier)
+        assert (again.answer, again.changes) == (False, [])
+    assert queue.ok(last(0, part=7)) is False
+    assert len(queue.state.writers) == 0
+    assert queue.ok(last(0, "2")) is True, "a position that was not published is"
+    assert len(queue.state.writers) == 0
+    assert ids(queue) == ["1", "2"]
+
+
+def test_a_late_copy_of_what_a_forgotten_writer_published_adds_nothing() -> None:
+    queue = Driver()
+    assert queue.ok(publish(0, "1"), "driver", number=1) is True
+    queue.complete(queue.claim_one())
+    queue.state.remove_job("1")
+    queue.ok(last(0), "driver", number=2)
+    assert queue.ok(publish(0, "1"), "driver", number=1) is True, "the answer of the first copy"
+    queue.ok(last(0), "driver", number=3, acknowledged_below=3)
+    queue.refused(publish(0, "1"), InvalidRequestError, "driver", number=1)
+    assert ids(queue) == []
+
+
+def test_more_writes_than_the_queue_remembers_pass_if_each_is_forgotten() -> None:
+    queue = Driver(max_writers=2)
+    for number in range(10):
+        writer = f"w{number}"
+        queue.ok(publish(0, str(number), writer=writer))
+        queue.ok(Publish(writer=writer, batch=0, jobs=(), last=True))
+    queue.ok(publish(0, writer="a"))
+    queue.ok(publish(0, writer="b"))
+    queue.refused(publish(0, writer="c"), RejectedError)

@@ -180,6 +180,7 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     numbered_batches.RemoveConsumer(consumer=""),
     numbered_batches.RemoveConsumer(consumer="spark"),
     numbered_batches.Publish(writer="", batch=0, jobs=()),
+    numbered_batches.Publish(writer="sink", batch=41, part=3, jobs=(), last=True),
     numbered_batches.Publish(writer="sink", batch=41, part=3, jobs=(PLAIN_JOB, PLAIN_JOB)),
     schedules.SetSchedule(schedule="", job=PLAIN_JOB),
     schedules.SetSchedule(schedule="tick", job=FULL_JOB, every_s=300.5, missed="skip"),

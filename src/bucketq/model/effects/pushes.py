@@ -112,11 +112,18 @@ def _push_any(
 
 def publish(state: State, operation: Publish, now: datetime, request: Request) -> bool:
     """Add jobs, all or none, unless the position was published; return whether it was new."""
+    known = state.writers.get(operation.writer)
     if is_published(state, operation):
+        if operation.last and known and known.position == (operation.batch, operation.part):
+            state.forget("writers", operation.writer)
         return False
-    _check_writer(state, operation.writer)
+    if not operation.last:
+        _check_writer(state, operation.writer)
     push(state, operation, now, request)
-    move_writer(state, operation, now)
+    if not operation.last:
+        move_writer(state, operation, now)
+    elif known is not None:
+        state.forget("writers", operation.writer)
     return True
 
 

@@ -491,16 +491,18 @@ class RemoveConsumer(_message.Message):
     def __init__(self, consumer: _Optional[str] = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("writer", "batch", "part", "jobs")
+    __slots__ = ("writer", "batch", "part", "jobs", "last")
     WRITER_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
     writer: str
     batch: int
     part: int
     jobs: _containers.RepeatedCompositeFieldContainer[NewJob]
-    def __init__(self, writer: _Optional[str] = ..., batch: _Optional[int] = ..., part: _Optional[int] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ...) -> None: ...
+    last: bool
+    def __init__(self, writer: _Optional[str] = ..., batch: _Optional[int] = ..., part: _Optional[int] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class SetSchedule(_message.Message):
     __slots__ = ("schedule", "job", "cron", "timezone", "every_s", "missed", "jitter_s", "alone")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -27,7 +28,7 @@ from bucketq.clock import SystemClock
 from bucketq.codec.segment_file import SEGMENT_BYTES
 from bucketq.commit.bulk_write import BulkWrite, Reservation, put_reserved
 from bucketq.commit.objects.segment_folder import SegmentFolder
-from bucketq.errors import RejectedError
+from bucketq.errors import BucketQError, RejectedError
 from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.history import is_wanted
 from bucketq.model.segments import SegmentRecord
@@ -36,7 +37,7 @@ from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.spark.table.held_reservation import HeldReservation, opened_bulk
 from bucketq.spark.table.row_columns import RowColumns, cut_rows, encode_columns, size_of
 from bucketq.spark.table.row_encoding import decode_rows, encode_batches, lines_of
-from bucketq.spark.table.staging import INLINE_BYTES, task_context
+from bucketq.spark.table.staging import INLINE_BYTES, forget_writer, task_context
 from bucketq.spark.table.write_columns import WriteColumns
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class BulkPosition(NamedTuple):
     batch: int
     part: int
     name: str
+    is_last: bool = False
+    """Whether nothing can come under the name of the writer again, once it is published."""
 
 
 @dataclass
@@ -91,7 +94,7 @@ class BulkRows:
             if (batch := next(rows, None)) is None:
                 return TaskRows(partition, rows=first, writer=writer)
             first.append(batch)
-        with HeldReservation(self.access, position) as held:
+        with HeldReservation(self.access, position[:4]) as held:
             pieces = cut_rows(chain(first, rows), SEGMENT_BYTES)
             first_piece = next(pieces)
             if (reservation := held.get()) is None:
@@ -127,10 +130,12 @@ class BulkRows:
         if jobs:
             with self.access.open(create=True) as queue:
                 queue.publish(position.writer, position.batch, jobs, part=position.part)
+                if position.is_last:
+                    forget_writer(queue, position.writer, position.part)
 
     async def _adopt(self, bulk: BulkWrite, found: list[TaskRows], position: BulkPosition) -> None:
         """Add the segments of all tasks; rows that came in messages are put first."""
-        writer, batch, part, name = position
+        writer, batch, part, name, is_last = position
         reservations = {each.reservation for each in found} - {None}
         reservation = await bulk.reserve(writer, batch, part, name=name)
         if reservation is None:
@@ -150,6 +155,9 @@ class BulkRows:
                 waiting = []
         records += await self._put(reservation, cut_rows(waiting, SEGMENT_BYTES))
         await bulk.adopt(reservation, writer, batch, records, part)
+        if is_last:
+            with suppress(BucketQError):  # It is forgotten later, by its age.
+                await bulk.forget(writer, batch, part)
 
     async def _put(
         self, reservation: Reservation, pieces: Iterable[list[RowColumns]]

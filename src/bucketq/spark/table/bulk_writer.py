@@ -78,7 +78,8 @@ class BulkJobWriter(DataSourceArrowWriter):
     ) -> None:
         inline_bytes = 0 if options.bulk else INLINE_BYTES
         self._rows = BulkRows(options.access, columns, settings, inline_bytes)
-        self._position = BulkPosition(write_id, 0, PART, new_name(SystemClock()))
+        is_last = options.write_id is None
+        self._position = BulkPosition(write_id, 0, PART, new_name(SystemClock()), is_last)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskRows:
         """Put the rows of a task, or send them."""

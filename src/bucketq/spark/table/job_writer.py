@@ -33,7 +33,13 @@ from bucketq.errors import (
 from bucketq.model.base import NewJob
 from bucketq.model.settings import Settings
 from bucketq.spark.format_options import WriteOptions
-from bucketq.spark.table.staging import RowStager, StagedRows, by_partition, task_context
+from bucketq.spark.table.staging import (
+    RowStager,
+    StagedRows,
+    by_partition,
+    forget_writer,
+    task_context,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +74,7 @@ class JobWriter(DataSourceArrowWriter):
         self._stager = RowStager(schema, options)
         self._jobs_per_commit = options.jobs_per_commit
         self._write_id = options.write_id or new_id(SystemClock())
+        self._is_last = options.write_id is None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of a task."""
@@ -83,6 +90,8 @@ class JobWriter(DataSourceArrowWriter):
             with self._stager.access.open(create=True) as queue:
                 counts = self._counts(sizes, queue.settings())
                 self._publish(queue, counts, self._stager.jobs(staged))
+                if self._is_last:
+                    forget_writer(queue, self._write_id, sum(counts))
         self._stager.clear(self._write_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

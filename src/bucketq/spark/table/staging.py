@@ -17,11 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.client.connect_arguments import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
@@ -203,6 +204,16 @@ def by_partition(messages: Sequence[WriterCommitMessage | None]) -> list[StagedR
     """Return the messages of the tasks in the order of their partitions."""
     staged = (each for each in messages if isinstance(each, StagedRows))
     return sorted(staged, key=lambda each: each.partition)
+
+
+def forget_writer(queue: BlockingQueue[Any], write_id: str, part: int) -> None:
+    """Let the queue forget a write without a ``writeId``, whose answer has come.
+
+    It cannot come again: only a write that fails shows its id. If forgetting fails, the queue does
+    it by its age.
+    """
+    with suppress(BucketQError):
+        queue.publish(write_id, 0, (), part=part, last=True)
 
 
 def task_context() -> TaskContext:

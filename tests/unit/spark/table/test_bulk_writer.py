@@ -143,6 +143,33 @@ def test_a_task_that_begins_after_the_abort_adds_nothing(tmp_path: Path) -> None
     assert len(write.head.reservations) == 0
 
 
+@pytest.mark.parametrize(
+    "options", [{"bulk": "true"}, {}, {"bulk": "false"}, {"maxJobsPerCommit": "4"}]
+)
+def test_a_write_without_an_id_is_forgotten_when_its_answer_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    url = (tmp_path / "queue.json").as_uri()
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        queue.configure(max_writers=2)
+    context = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 0)
+    for module in (bulk_rows, job_writer):
+        monkeypatch.setattr(module, "task_context", lambda: context)
+
+    def write(**more: str) -> None:
+        writer = new_writer(SCHEMA, write_options({"path": url, **options, **more}))
+        writer.commit([writer.write(iter([batch_of(pa.array(range(TASK_ROWS)))]))])
+
+    for _ in range(4):
+        write()
+    write(writeId="mine")
+    write(writeId="mine")
+    state = decode((tmp_path / "queue.json").read_bytes(), "queue").state
+    assert [row.id for row in state.writers] == ["mine"]
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        assert queue.stats().total("queued") == 5 * TASK_ROWS
+
+
 MOST = 100
 """How many jobs go in one commit of a write that has to be split."""
 
