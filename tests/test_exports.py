@@ -74,6 +74,7 @@ EXPORTS = [
     "ScheduleNotFoundError",
     "ScheduleOptions",
     "Settings",
+    "SettledJob",
     "Snapshot",
     "Snooze",
     "Stats",
@@ -150,7 +151,10 @@ def test_an_error_is_caught_by_what_the_caller_does_about_it() -> None:
 
 
 def test_the_public_names_for_spark_are_these_and_cost_no_spark() -> None:
-    names = ["compact", "finish", "page", "register", "replay", "report", "run"]
+    names = [
+        *("StreamBatch", "compact", "finish", "for_each_batch", "page", "register", "replay"),
+        *("report", "run", "settle"),
+    ]
     look = (
         "import sys, bucketq.spark as spark; "
         f"assert spark.__all__ == {names}; "

@@ -47,7 +47,13 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "Schedules": ["Schedule", "ScheduleOptions"],
         "Limits": ["LimitInfo"],
         "Handlers": ["Worker", "Context", "Retry", "Snooze", "GiveUp", "JobCancelled"],
-        "Numbered batches": ["ConsumerState", "BatchState", "JobBatch", "ConsumerInfo"],
+        "Numbered batches": [
+            "ConsumerState",
+            "SettledJob",
+            "BatchState",
+            "JobBatch",
+            "ConsumerInfo",
+        ],
         "The state of a queue": [
             "Settings",
             "Stats",

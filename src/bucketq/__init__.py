@@ -50,7 +50,12 @@ if TYPE_CHECKING:
     from bucketq.model.audit_records import AuditEntry
     from bucketq.model.job_ids import JobId
     from bucketq.model.limits import LimitInfo
-    from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
+    from bucketq.model.numbered_batches import (
+        BatchState,
+        ConsumerInfo,
+        ConsumerState,
+        SettledJob,
+    )
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot
     from bucketq.model.queue_stats import Stats
     from bucketq.model.records import Backoff, BatchCounts, Failure, Progress
@@ -131,6 +136,7 @@ __all__ = [
     "ScheduleNotFoundError",
     "ScheduleOptions",
     "Settings",
+    "SettledJob",
     "Snapshot",
     "Snooze",
     "Stats",
@@ -160,7 +166,7 @@ _NAMES = {
     "bucketq.client.queue_listing": "list_queues",
     "bucketq.model.audit_records": "AuditEntry",
     "bucketq.model.job_ids": "JobId",
-    "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState",
+    "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState SettledJob",
     "bucketq.model.records": "Backoff BatchCounts Failure Progress",
     "bucketq.model.operations": "LeaseRef Pulse Snapshot",
     "bucketq.model.queue_stats": "Stats",

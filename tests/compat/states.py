@@ -17,7 +17,6 @@ from msgspec import Raw, structs
 from bucketq.codec.deletion_vector import encode_vector, vector_id
 from bucketq.codec.pushed_rows import class_of_new, pushed_row
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
-from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.segments import Gone, Range, SegmentClass, SegmentRecord
@@ -26,6 +25,7 @@ from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
 from tests.compat.adopted_rows import adopted
+from tests.compat.consumer_rows import ALONE, CONSUMERS, EMPTIED, WRITERS
 from tests.compat.expiring_rows import expiring
 from tests.compat.golden_file import Golden
 from tests.compat.large_rows import large
@@ -76,7 +76,7 @@ def tokens() -> State:
 def bulk(**rows: Any) -> State:
     """A queue with consumers, writers, and a job with a lease of its own length."""
     jobs = [structs.replace(job, lease_s=600.0) if job.id == "job-2" else job for job in _JOBS]
-    rows = {"jobs": jobs, "consumers": _CONSUMERS, "writers": _WRITERS, **rows}
+    rows = {"jobs": jobs, "consumers": CONSUMERS, "writers": WRITERS, **rows}
     state = full(**rows)
     state.settings = structs.replace(
         _SETTINGS,
@@ -91,8 +91,13 @@ def bulk(**rows: Any) -> State:
 
 def batch_limit() -> State:
     """A queue with a consumer whose row says which numbers the jobs of its batch stay below."""
-    consumers = [structs.replace(_CONSUMERS[0], seq_limit=(12, 301)), _CONSUMERS[1]]
+    consumers = [structs.replace(CONSUMERS[0], seq_limit=(12, 301)), CONSUMERS[1]]
     return bulk(jobs=_JOBS, consumers=consumers)
+
+
+def taken_apart() -> State:
+    """A queue with a batch that was taken apart, and one that has a job of another one alone."""
+    return bulk(jobs=_JOBS, consumers=[EMPTIED, ALONE])
 
 
 def digests() -> State:
@@ -278,22 +283,6 @@ _TOKENS = (
         created_at=_at(20.5),
     ),
 )
-_CONSUMERS = (
-    ConsumerRecord(
-        id="spark/orders",
-        seq=1,
-        epoch=3,
-        at=_at(30),
-        batch=12,
-        secret="6e3a1f0c9b8d47523c5e7a90b1d2f384",
-        jobs=("job-2", "job-gone"),
-    ),
-    ConsumerRecord(id="größe L", seq=65, epoch=1, at=_at(31.5)),
-)
-_WRITERS = (
-    WriterRecord(id="sink/1", seq=2, batch=0, part=0, at=_at(32)),
-    WriterRecord(id="sink/2", seq=70, batch=41, part=3, at=_at(33.25)),
-)
 _JOBS = (
     JobRecord(
         id="job-1",
@@ -425,6 +414,7 @@ _MORE_KEYS = (
 FILES = {
     "empty": Golden(empty, "commit-1"),
     "batch-limit": Golden(batch_limit, "commit-42"),
+    "taken-apart": Golden(taken_apart, "commit-42"),
     "bulk": Golden(bulk, "commit-42"),
     "digests": Golden(digests, "commit-42"),
     "full": Golden(full, "commit-42"),

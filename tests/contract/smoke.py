@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bucketq import BatchState, Job, JobSpec, Queue
+from bucketq import BatchState, Job, JobSpec, Queue, SettledJob
 from bucketq.client.connect_arguments import Mode
 from tests.contract import smoke_of_tables
 from tests.contract.places import Place
@@ -195,6 +195,17 @@ async def release_batch(queue: Queue[Any], other: Queue[Any]) -> None:
 async def consumers(queue: Queue[Any], other: Queue[Any]) -> None:
     await _batch(queue)
     assert [(one.name, one.pending) for one in await other.consumers()] == [("spark", 2)]
+
+
+async def settle_batch(queue: Queue[Any], other: Queue[Any]) -> None:
+    await _batch(queue)
+    first, second = (await other.read_batch("spark", 1)).jobs
+    settled = (
+        SettledJob(job=first.id, lease=first.lease.lease),
+        SettledJob(job=second.id, lease=second.lease.lease, error="no", retry=False),
+    )
+    assert await queue.settle_batch("spark", 1, settled) == BatchState(1, 2)
+    assert await _counts(other) == {"done": 1, "dead": 1}
 
 
 async def remove_consumer(queue: Queue[Any], other: Queue[Any]) -> None:

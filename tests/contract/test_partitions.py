@@ -27,7 +27,9 @@ from tests.contract.smoke import VERBS
 OTHERWISE = {
     **dict.fromkeys(("push",), ORDER),
     **dict.fromkeys(("open_consumer", "claim_batch", "read_batch", "ack_batch"), CONSUMER),
-    **dict.fromkeys(("release_batch", "consumers", "remove_consumer", "publish"), CONSUMER),
+    **dict.fromkeys(
+        ("release_batch", "settle_batch", "consumers", "remove_consumer", "publish"), CONSUMER
+    ),
     **dict.fromkeys(("changes", "history_range", "version_at", "forget_history"), HISTORY),
     **dict.fromkeys(("limit", "limits", "unlimit"), "limits of kinds are refused; see below"),
 }

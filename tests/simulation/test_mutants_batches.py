@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from bucketq.model import transitions
 from bucketq.model.effects import consumers, pushes
+from bucketq.model.effects.batch_members import sort_jobs
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchState,
@@ -77,7 +78,7 @@ def test_an_acknowledgement_of_jobs_that_others_hold_is_noticed(monkeypatch: Pat
         held = [job for job in jobs if job is not None and job.status == "running"]
         return held, tuple(set(ids) - {job.id for job in held})
 
-    monkeypatch.setattr(consumers, "_sort", sort)
+    monkeypatch.setattr(consumers, "sort_jobs", sort)
     expect("acknowledged means completed", scenario="batches", seeds=120)
 
 
@@ -94,7 +95,7 @@ def test_an_acknowledgement_that_leaves_the_batch_open_is_noticed(monkeypatch: P
         state: State, operation: AckBatch | ReleaseBatch, _now: datetime, settle: Settle
     ) -> BatchState:
         record = state.consumers.by_id[operation.consumer]
-        held, lost = consumers._sort(state, record, record.jobs)
+        held, lost = sort_jobs(state, record, record.jobs)
         settle(held)
         return BatchState(record.batch, len(held), lost)
 

@@ -31,6 +31,7 @@ def test_a_script_runs_and_prints_what_is_shown(
     script, printed = scripts()[number]
     # Its builder finds the session of these tests, which is not a script's to stop.
     program = script.replace("file:///tmp/", f"{tmp_path.as_uri()}/").replace("spark.stop()", "")
+    program = program.replace('"/tmp/', f'"{tmp_path}/')
     exec(compile(program, GUIDE, "exec"), {"__name__": "__main__", "spark": spark})
     assert not printed or capsys.readouterr().out == printed
 

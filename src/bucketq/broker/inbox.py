@@ -27,6 +27,7 @@ _RANKS: dict[type, int] = {
     ops.Release: _FIRST,
     ops.ReleaseMany: _FIRST,
     numbered_batches.AckBatch: _FIRST,
+    numbered_batches.SettleBatch: _FIRST,
     numbered_batches.ReleaseBatch: _FIRST,
     ops.Push: _LAST,
     numbered_batches.Publish: _LAST,

@@ -18,7 +18,7 @@ from bucketq.model.effects.operators import CancelAnswer
 from bucketq.model.job_batches import CancelledJobs
 from bucketq.model.job_ids import JobId
 from bucketq.model.limits import LimitInfo
-from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState
+from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState, SettledJob
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Progress, Status
 from bucketq.model.schedules import SetAnswer
@@ -384,6 +384,7 @@ class BlockingQueue(Generic[T]):
         limit: int = 1000,
         worker: str | None = None,
         lease_s: Duration | None = None,
+        max_failures: int = 0,
     ) -> BatchState:
         """Take the next batch of jobs, or the one that is open again: the identical set.
 
@@ -391,6 +392,10 @@ class BlockingQueue(Generic[T]):
         it is acknowledged or released. It may be claimed again, by any process: jobs whose lease
         ran out meanwhile are taken back, and those that are held by another worker, finished or
         gone are reported as ``lost``. Heartbeat the jobs as usual.
+
+        A batch that is claimed under another epoch has failed once more. After ``max_failures`` it
+        is taken apart: it is open without jobs, and each of them comes in a later batch of its own,
+        where it fails once each time that its batch does. 0 means that it never is.
         """
         return self._call(
             self._queue.claim_batch,
@@ -401,6 +406,7 @@ class BlockingQueue(Generic[T]):
             limit=limit,
             worker=worker,
             lease_s=lease_s,
+            max_failures=max_failures,
         )
 
     def read_batch(
@@ -422,6 +428,17 @@ class BlockingQueue(Generic[T]):
         The answer says how many that were. For a batch that was closed before it is 0.
         """
         return self._call(self._queue.ack_batch, consumer, epoch, batch, request=request)
+
+    def settle_batch(
+        self, consumer: str, batch: int, jobs: Iterable[SettledJob], *, request: str | None = None
+    ) -> BatchState:
+        """Complete and fail some jobs of the open batch, all in one commit; they leave it.
+
+        The answer says how many that were, and as ``lost`` which of them are not jobs of the batch
+        under the leases that were read. A batch that is repeated does not have them any more.
+        Results of more than 1 MiB are rejected.
+        """
+        return self._call(self._queue.settle_batch, consumer, batch, jobs, request=request)
 
     def release_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None

@@ -7,18 +7,19 @@ the identical set. Its epoch rises whenever it is opened, which fences the previ
 **writer** is a name under which batches of jobs are published: its row holds the last position,
 so that a batch that comes again changes nothing.
 
-These are the rows, the operations and their answers; ``consumers`` and ``writers`` say what each
-operation does.
+These are the rows, the operations and their answers; ``consumers``, ``failed_batches`` and
+``pushes`` say what each operation does.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from bucketq.model.base import NewJob, Operation
-from bucketq.model.records import JobRecord
+from bucketq.model.records import NOTHING, Encoding, JobRecord
 
 
 class ConsumerInfo(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -32,6 +33,10 @@ class ConsumerInfo(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     """How many jobs its batch has, while that is not acknowledged."""
     at: datetime
     """When it was last used."""
+    failures: int = 0
+    """How many drivers have failed to finish its open batch."""
+    apart: int = 0
+    """How many jobs of batches that failed too often are still to come, each in its own batch."""
 
 
 class ConsumerRecord(
@@ -57,11 +62,43 @@ class ConsumerRecord(
     """``(batch, seq)``: every job of that batch has a smaller ``seq``, so a later job under one of
     its ids is known not to belong to it. It counts only if ``batch`` is that of the row: a writer
     that does not know this field keeps it from the batch before."""
+    replays: tuple[int, int, int] | None = None
+    """``(batch, epoch, failures)``: the driver that claimed that batch last, and how many failed to
+    finish it before. It counts only if ``batch`` is that of the row, and so do the next two."""
+    emptied: int = 0
+    """The batch that is open without jobs: they were settled one by one, or it was taken apart."""
+    alone: int = 0
+    """The batch that has one job, of a batch that was taken apart."""
+    apart: tuple[tuple[str, int], ...] = ()
+    """Jobs of a batch that was taken apart, by id and ``seq``: each comes in a batch of its own."""
 
     @property
     def is_open(self) -> bool:
         """Whether its batch is not acknowledged yet."""
-        return bool(self.jobs)
+        return bool(self.jobs) or self.is_empty
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its batch is not acknowledged yet, but has no jobs left."""
+        return not self.jobs and 0 < self.emptied == self.batch
+
+    @property
+    def failures(self) -> int:
+        """How many drivers have failed to finish the open batch."""
+        return self.replays[2] if self.replays and self.replays[0] == self.batch else 0
+
+    def emptied_at(
+        self, now: datetime, *, apart: tuple[tuple[str, int], ...] | None = None
+    ) -> ConsumerRecord:
+        """Return it with a batch that is open and has no jobs."""
+        left = self.apart if apart is None else apart
+        return replace(self, jobs=(), emptied=self.batch, apart=left, at=now)
+
+    def closed(self, now: datetime) -> ConsumerRecord:
+        """Return it with its batch closed."""
+        return replace(
+            self, secret="", jobs=(), seq_limit=None, replays=None, emptied=0, alone=0, at=now
+        )
 
     @property
     def closed_since(self) -> datetime | None:
@@ -81,6 +118,8 @@ class ConsumerRecord(
             batch=self.batch,
             pending=len(self.jobs),
             at=self.at,
+            failures=self.failures if self.is_open else 0,
+            apart=len(self.apart),
         )
 
 
@@ -126,6 +165,8 @@ class ClaimBatch(Operation, frozen=True):
     limit: int = 1
     lease_s: float | None = None
     """How long the worker of these attempts may be silent; None: as the settings say."""
+    max_failures: int = 0
+    """How many drivers may fail to finish a batch before it is taken apart; 0: any number."""
 
 
 class ReadBatch(Operation, frozen=True):
@@ -144,6 +185,31 @@ class AckBatch(Operation, frozen=True):
     consumer: str
     epoch: int
     batch: int
+
+
+class SettledJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """One job of a batch that is completed, with its result, or failed, with its error."""
+
+    job: str
+    lease: str
+    result: Raw = NOTHING
+    result_encoding: Encoding | None = None
+    error: str | None = None
+    """None: it is completed."""
+    retry: bool = True
+    """False: do not retry a job that failed, whatever attempts are left."""
+
+
+class SettleBatch(Operation, frozen=True):
+    """Complete and fail some jobs of a batch, which leave it. Answers a ``BatchState``.
+
+    It has how many that were, and which were not its jobs under these leases. A batch of which all
+    jobs were settled stays open until it is acknowledged.
+    """
+
+    consumer: str
+    batch: int
+    jobs: tuple[SettledJob, ...]
 
 
 class ReleaseBatch(Operation, frozen=True):
@@ -189,6 +255,21 @@ class ConsumerState(Struct, frozen=True, gc=False):
     """The number of the last batch that was claimed; 0: none was."""
     pending: int
     """How many jobs it has, while it is not acknowledged: claim it again first."""
+    is_empty: bool = False
+    """Whether it is not acknowledged, but has no jobs left."""
+
+
+AnyNumbered = (
+    OpenConsumer
+    | ClaimBatch
+    | ReadBatch
+    | AckBatch
+    | SettleBatch
+    | ReleaseBatch
+    | ReadConsumers
+    | RemoveConsumer
+    | Publish
+)
 
 
 class BatchState(Struct, frozen=True, gc=False):

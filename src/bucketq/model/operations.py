@@ -18,16 +18,7 @@ from bucketq.model.base import NewJob, Operation
 from bucketq.model.history import HISTORY_CHANGES, PAST_READS, AnyHistory
 from bucketq.model.job_batches import AnyBatch, ReadBatches
 from bucketq.model.limits import AnyLimit, ReadLimits
-from bucketq.model.numbered_batches import (
-    AckBatch,
-    ClaimBatch,
-    OpenConsumer,
-    Publish,
-    ReadBatch,
-    ReadConsumers,
-    ReleaseBatch,
-    RemoveConsumer,
-)
+from bucketq.model.numbered_batches import AnyNumbered, ClaimBatch, ReadBatch, ReadConsumers
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Progress, Status
 from bucketq.model.reservations import RESERVATIONS, AnyReservation
 from bucketq.model.results import AnyWait, FindArchived, Wait
@@ -344,14 +335,7 @@ AnyOperation = (
     | ReadStats
     | ReadSnapshot
     | ReadTokens
-    | OpenConsumer
-    | ClaimBatch
-    | ReadBatch
-    | AckBatch
-    | ReleaseBatch
-    | ReadConsumers
-    | RemoveConsumer
-    | Publish
+    | AnyNumbered
     | AnyReservation
     | AnySchedule
     | AnyLimit

@@ -42,6 +42,7 @@ from bucketq.model.effects import (
     archiving,
     brokers,
     consumers,
+    failed_batches,
     history_changes,
     leases,
     operators,
@@ -149,6 +150,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     batches.ReadBatch: consumers.read,
     batches.AckBatch: consumers.acknowledge,
     batches.ReleaseBatch: consumers.release,
+    batches.SettleBatch: failed_batches.settle,
     batches.ReadConsumers: consumers.read_all,
     batches.RemoveConsumer: consumers.remove,
 }
@@ -177,6 +179,7 @@ _STORED: dict[type[Operation], tuple[_Remember, _Recall]] = {
     batches.OpenConsumer: (consumers.remember_opening, consumers.recall_opening),
     batches.AckBatch: (consumers.remember_closing, consumers.recall_closing),
     batches.ReleaseBatch: (consumers.remember_closing, consumers.recall_closing),
+    batches.SettleBatch: (failed_batches.remember_settled, failed_batches.recall_settled),
 }
 """What a session stores of an answer, and how the answer is made again; others are stored whole."""
 

@@ -17,7 +17,13 @@ from bucketq.commit.request_ids import parse_token
 from bucketq.model import check
 from bucketq.model import numbered_batches as bulk
 from bucketq.model.base import NewJob
-from bucketq.model.numbered_batches import BatchPage, BatchState, ConsumerInfo, ConsumerState
+from bucketq.model.numbered_batches import (
+    BatchPage,
+    BatchState,
+    ConsumerInfo,
+    ConsumerState,
+    SettledJob,
+)
 from bucketq.queue.arguments import Duration, Names, as_names, as_several, lease_seconds
 from bucketq.queue.job import JobBatch
 from bucketq.queue.large.side_reader import SideReader
@@ -61,6 +67,7 @@ class BatchVerbs(Generic[T]):
         limit: int = 1000,
         worker: str | None = None,
         lease_s: Duration | None = None,
+        max_failures: int = 0,
     ) -> BatchState:
         """Take the next batch of jobs, or the one that is open again: the identical set.
 
@@ -68,6 +75,10 @@ class BatchVerbs(Generic[T]):
         it is acknowledged or released. It may be claimed again, by any process: jobs whose lease
         ran out meanwhile are taken back, and those that are held by another worker, finished or
         gone are reported as ``lost``. Heartbeat the jobs as usual.
+
+        A batch that is claimed under another epoch has failed once more. After ``max_failures`` it
+        is taken apart: it is open without jobs, and each of them comes in a later batch of its own,
+        where it fails once each time that its batch does. 0 means that it never is.
         """
         _check_batch(consumer, batch)
         operation = bulk.ClaimBatch(
@@ -79,6 +90,7 @@ class BatchVerbs(Generic[T]):
             kinds=as_names(kinds, "kinds"),
             limit=limit,
             lease_s=lease_seconds(lease_s),
+            max_failures=max_failures,
         )
         return cast("BatchState", await self._sender.send(operation))
 
@@ -104,6 +116,25 @@ class BatchVerbs(Generic[T]):
         """
         _check_batch(consumer, batch)
         operation = bulk.AckBatch(consumer=consumer, epoch=epoch, batch=batch)
+        return cast("BatchState", await self._sender.send(operation, request))
+
+    async def settle_batch(
+        self,
+        consumer: str,
+        batch: int,
+        jobs: Iterable[SettledJob],
+        *,
+        request: str | None = None,
+    ) -> BatchState:
+        """Complete and fail some jobs of the open batch, all in one commit; they leave it.
+
+        The answer says how many that were, and as ``lost`` which of them are not jobs of the batch
+        under the leases that were read. A batch that is repeated does not have them any more.
+        Results of more than 1 MiB are rejected.
+        """
+        _check_batch(consumer, batch)
+        several = as_several(jobs, "settle_batch takes an iterable of SettledJob objects")
+        operation = bulk.SettleBatch(consumer=consumer, batch=batch, jobs=tuple(several))
         return cast("BatchState", await self._sender.send(operation, request))
 
     async def release_batch(

@@ -63,6 +63,7 @@ OFFERED = (
     numbered_batches.ReadBatch,
     numbered_batches.AckBatch,
     numbered_batches.ReleaseBatch,
+    numbered_batches.SettleBatch,
     numbered_batches.ReadConsumers,
     numbered_batches.RemoveConsumer,
     numbered_batches.Publish,

@@ -3,7 +3,8 @@
 ``register(spark)`` adds the format ``bucketq``; then ``spark.read.format("bucketq")`` reads a queue
 or its archive, and ``df.write.format("bucketq")`` pushes. It needs ``bucketq[spark]`` on the driver
 and on every executor. ``run`` runs the handlers of a worker on the executors, and
-``finish`` acknowledges the last batch of a stream that has ended.
+``finish`` acknowledges the last batch of a stream that has ended. ``for_each_batch`` passes
+micro-batches on with the numbers of the queue, and ``settle`` completes or fails jobs of one.
 
 ``compact`` turns the archive into Parquet files, ``report`` measures it, ``page`` makes a page of
 that, and ``replay`` pushes jobs of it again.
@@ -16,5 +17,17 @@ from bucketq.spark.archive.report_page import page
 from bucketq.spark.handlers.spark_worker import run
 from bucketq.spark.registration import register
 from bucketq.spark.stream.acknowledge import finish
+from bucketq.spark.stream.batch_outcomes import StreamBatch, for_each_batch, settle
 
-__all__ = ["compact", "finish", "page", "register", "replay", "report", "run"]
+__all__ = [
+    "StreamBatch",
+    "compact",
+    "finish",
+    "for_each_batch",
+    "page",
+    "register",
+    "replay",
+    "report",
+    "run",
+    "settle",
+]

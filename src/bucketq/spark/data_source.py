@@ -28,7 +28,7 @@ from bucketq.spark.stream.stream_writer import JobStreamWriter
 from bucketq.spark.table.archive_table import ArchiveTableReader
 from bucketq.spark.table.bulk_writer import BulkJobWriter, new_writer
 from bucketq.spark.table.changes_table import CHANGES_DDL, ChangesTableReader
-from bucketq.spark.table.job_schema import DDL
+from bucketq.spark.table.job_schema import DDL, STREAM_DDL
 from bucketq.spark.table.job_writer import JobWriter
 from bucketq.spark.table.queue_reader import QueueTableReader
 
@@ -51,8 +51,8 @@ class BucketQDataSource(DataSource):
             return CHANGES_DDL
         if has_stream_option(self.options):
             stream_options(self.options)
-        else:
-            read_options(self.options)
+            return STREAM_DDL
+        read_options(self.options)
         return DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -81,7 +81,7 @@ class BucketQDataSource(DataSource):
         """Return a reader that claims jobs of a queue, or one that follows its changes."""
         if is_of_changes(self.options):
             return ChangesStreamReader(self.options, choose_columns(schema, CHANGES_DDL))
-        return JobStreamReader(self.options, choose_columns(schema, DDL))
+        return JobStreamReader(self.options, choose_columns(schema, STREAM_DDL))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self,

@@ -29,7 +29,10 @@ _CHOICE = ("table", "status", "kind", "from", "to", "numPartitions", _FETCH)
 _READ = (*_SHARED, *_CHOICE, *_PAST, *_VERSIONS)
 _CHANGES_STREAM = (*_SHARED, "table", "startingVersion", "maxVersionsPerTrigger", "failOnDataLoss")
 _WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId", "bulk")
-_STREAM_ONLY = ("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim")
+_STREAM_ONLY = (
+    *("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim"),
+    "maxBatchFailures",
+)
 _STREAM = (*_SHARED, "kind", *_STREAM_ONLY, _FETCH)
 _BATCH_WRITE_ONLY = ("writeId", "maxJobsPerCommit", "bulk")
 _SPARK_OWN = ("checkpointlocation", "queryname")
@@ -66,6 +69,10 @@ _JOBS_MAX = 100_000
 """The largest value that ``max_batch_jobs`` of a queue can have."""
 _JOBS_PER_TRIGGER = 10_000
 """The default of ``max_batch_jobs``; such a micro-batch takes about half a second."""
+_BATCH_FAILURES = 3
+"""As often as a job may fail by default."""
+_FAILURES_MAX = 1000
+"""More restarts than that are more likely a mistake."""
 _FETCH_BYTES_MAX = 1 << 30
 """Arrow has columns of up to 2 GiB, and a payload is in two of them."""
 _LEASE_S = 300.0
@@ -140,6 +147,8 @@ class StreamOptions:
     """How long the jobs of a micro-batch stay claimed after its driver was last heard of."""
     fail_on_lost: bool
     """Whether it is an error if a repeated micro-batch misses some of its jobs."""
+    max_failures: int = 0
+    """How often a micro-batch may fail before it is taken apart; 0: as often as it does."""
     fetch_bytes: int | None = None
     """How large a payload may be to be fetched if it is not in its job; None: 16 MiB, and a larger
     one is an error."""
@@ -235,6 +244,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         partitions=_count(found, "minPartitions", _PARTITIONS_MAX) or 1,
         lease_s=_seconds(found, "leaseSeconds", _LEASE_S),
         fail_on_lost=_switch(found, "failOnLostClaim", default=True),
+        max_failures=_failures(found),
         fetch_bytes=_size(found, _FETCH),
     )
 
@@ -339,6 +349,12 @@ def _count(found: Mapping[str, str], name: str, most: int) -> int | None:
 def _size(found: Mapping[str, str], name: str) -> int | None:
     """Return a number of bytes, or None if it is not given; 0 is a number."""
     return 0 if found.get(name) == "0" else _count(found, name, _FETCH_BYTES_MAX)
+
+
+def _failures(found: Mapping[str, str]) -> int:
+    if found.get("maxBatchFailures") == "0":
+        return 0
+    return _count(found, "maxBatchFailures", _FAILURES_MAX) or _BATCH_FAILURES
 
 
 def _seconds(found: Mapping[str, str], name: str, default: float) -> float:

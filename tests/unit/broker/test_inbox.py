@@ -24,6 +24,7 @@ URGENT: list[ops.AnyOperation] = [
     ops.ReleaseMany(leases=()),
     numbered_batches.AckBatch(consumer="c", epoch=1, batch=1),
     numbered_batches.ReleaseBatch(consumer="c", epoch=1, batch=1),
+    numbered_batches.SettleBatch(consumer="c", batch=1, jobs=()),
 ]
 PUBLISH = numbered_batches.Publish(writer="w", batch=1, jobs=())
 
@@ -71,6 +72,7 @@ def test_calls_that_finish_work_are_applied_before_calls_that_add_work() -> None
         "ReleaseMany",
         "AckBatch",
         "ReleaseBatch",
+        "SettleBatch",
         "Claim",
         "ReadStats",
         "Push",

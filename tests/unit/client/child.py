@@ -41,6 +41,7 @@ VERBS: dict[str, Callable[[Any], Any]] = {
     "claim_batch": lambda queue: queue.claim_batch("spark", 1, 1),
     "read_batch": lambda queue: queue.read_batch("spark", 1),
     "ack_batch": lambda queue: queue.ack_batch("spark", 1, 1),
+    "settle_batch": lambda queue: queue.settle_batch("spark", 1, ()),
     "release_batch": lambda queue: queue.release_batch("spark", 1, 1),
     "consumers": lambda queue: queue.consumers(),
     "remove_consumer": lambda queue: queue.remove_consumer("spark"),

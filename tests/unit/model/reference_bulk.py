@@ -79,6 +79,7 @@ class BulkReference(TokenReference):
                 epoch=row["epoch"],
                 batch=row["batch"],
                 pending=len(row["jobs"]),
+                failures=row["failures"] if row["jobs"] else 0,
                 at=row["at"],
             )
             for name, row in self.consumers.items()
@@ -138,6 +139,7 @@ class BulkReference(TokenReference):
         if taken:
             row.update(batch=operation.batch, at=now)
             row["jobs"] = {job["id"]: job["lease"] for job in taken}
+            row.update(claimed_by=operation.epoch, failures=0)
             row["seqs"] = {job["id"]: job["seq"] for job in taken}
         elif (now - row["at"]).total_seconds() > self.settings.consumer_retention_s / 10:
             row["at"] = now
@@ -146,6 +148,8 @@ class BulkReference(TokenReference):
     def _claim_again(
         self, row: Row, operation: ClaimBatch, now: datetime, seen: Seen
     ) -> BatchState:
+        if row["claimed_by"] != operation.epoch:
+            row.update(claimed_by=operation.epoch, failures=row["failures"] + 1)
         for job in self.held(operation.consumer):
             job.update(heartbeat_at=now, silent_s=0.0, lease_s=operation.lease_s)
         known = [self.jobs[job] for job in row["jobs"] if job in self.jobs]

@@ -131,7 +131,7 @@ def test_a_late_copy_of_what_a_forgotten_writer_published_adds_nothing() -> None
     queue.state.remove_job("1")
     queue.ok(last(0), "driver", number=2)
     assert queue.ok(publish(0, "1"), "driver", number=1) is True, "the answer of the first copy"
-    queue.ok(last(0), "driver", number=3, acknowledged_below=3)
+    queue.ok(publish(1), "driver", number=3, acknowledged_below=3)
     queue.refused(publish(0, "1"), InvalidRequestError, "driver", number=1)
     assert ids(queue) == []
 

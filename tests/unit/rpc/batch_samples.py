@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec import Raw
 
+from bucketq.model import numbered_batches
 from bucketq.model.job_batches import (
     BatchRecord,
     Callback,
@@ -40,6 +41,19 @@ ENDED_BATCH = BatchRecord(
     callback="j1",
 )
 BATCH_OPERATIONS = (
+    numbered_batches.SettleBatch(consumer="", batch=0, jobs=()),
+    numbered_batches.SettleBatch(
+        consumer="spark",
+        batch=7,
+        jobs=(
+            numbered_batches.SettledJob(job="j1", lease="l1"),
+            numbered_batches.SettledJob(job="j2", lease="l2", result=Raw(b"[1]")),
+            numbered_batches.SettledJob(
+                job="j3", lease="l3", result=Raw(b'"AA=="'), result_encoding="base64"
+            ),
+            numbered_batches.SettledJob(job="j4", lease="l4", error="", retry=False),
+        ),
+    ),
     OpenBatch(batch="b1"),
     CloseBatch(batch="b1"),
     CancelBatch(batch="b1"),
@@ -49,6 +63,7 @@ BATCH_OPERATIONS = (
     ReadBatches(batch="b1"),
 )
 BATCH_ANSWERS = (
+    ("settle_batch", numbered_batches.BatchState(7, 1, ("j2",))),
     ("open_batch", None),
     ("close_batch", BATCH),
     ("cancel_batch", ENDED_BATCH),

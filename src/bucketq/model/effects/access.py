@@ -41,7 +41,7 @@ _OPERATIONS: dict[Right, tuple[type, ...]] = {
         *(ops.Claim, ops.Heartbeat, ops.Complete, ops.CompleteMany, ops.Fail),
         *(ops.Release, ops.ReleaseMany, ops.Withdraw, Announce),
         *(batches.OpenConsumer, batches.ClaimBatch, batches.ReadBatch),
-        *(batches.AckBatch, batches.ReleaseBatch),
+        *(batches.AckBatch, batches.ReleaseBatch, batches.SettleBatch),
     ),
 }
 _TRANSFERS = (StageObject, PutPart, KeepObject)

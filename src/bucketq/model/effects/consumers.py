@@ -18,6 +18,14 @@ from msgspec.structs import replace
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.effects import leases
+from bucketq.model.effects.batch_members import give_back, is_free, sort_jobs
+from bucketq.model.effects.failed_batches import (
+    count_replay,
+    fail_alone,
+    is_failed,
+    take_alone,
+    take_apart,
+)
 from bucketq.model.effects.limits.limit_room import LimitRoom
 from bucketq.model.numbered_batches import (
     AckBatch,
@@ -59,16 +67,16 @@ def open_one(state: State, operation: OpenConsumer, now: datetime) -> ConsumerSt
             id=operation.consumer, seq=state.consumers.next_seq, epoch=1, at=now
         )
     state.put_row(record)
-    return ConsumerState(record.id, record.epoch, record.batch, len(record.jobs))
+    return ConsumerState(record.id, record.epoch, record.batch, len(record.jobs), record.is_empty)
 
 
-def remember_opening(_operation: OpenConsumer, answer: ConsumerState) -> tuple[int, int, int]:
+def remember_opening(_operation: OpenConsumer, answer: ConsumerState) -> tuple[int, int, int, bool]:
     """Keep what was opened; it may have been opened again since."""
-    return (answer.epoch, answer.batch, answer.pending)
+    return (answer.epoch, answer.batch, answer.pending, answer.is_empty)
 
 
 def recall_opening(
-    _state: State, operation: OpenConsumer, stored: tuple[int, int, int]
+    _state: State, operation: OpenConsumer, stored: tuple[int, int, int, bool]
 ) -> ConsumerState:
     """Answer a retried opening: with the same epoch, whether or not it is still the newest."""
     return ConsumerState(operation.consumer, *stored)
@@ -78,11 +86,13 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
     """Hand out the next batch, or the open one again."""
     leases.check_claim(state, operation)
     record = _opened(state, operation)
+    check.whole_number(operation.max_failures, "max_failures", 0)
     if record.is_open and operation.batch == record.batch:
-        return _claim_again(state, record, operation, now)
+        return _replay(state, record, operation, now)
     if record.is_open or operation.batch != record.batch + 1:
         raise _wrong_number(record, operation.batch)
-    taken = leases.hand_out(state, operation, now)
+    alone, apart = take_alone(state, record, operation, now) if record.apart else (None, ())
+    taken = leases.hand_out(state, operation, now) if alone is None else (alone,)
     if taken:
         claimed = replace(
             record,
@@ -90,12 +100,32 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
             secret=operation.secret,
             jobs=tuple(job.id for job in taken),
             seq_limit=(operation.batch, state.next_seq),
+            replays=(operation.batch, operation.epoch, 0),
+            alone=0 if alone is None else operation.batch,
+            apart=apart,
             at=now,
         )
         state.put_row(claimed)
+    elif apart != record.apart:
+        state.put_row(replace(record, apart=apart, at=now))
     elif (now - record.at).total_seconds() > state.settings.consumer_retention_s / _SIGNS_OF_LIFE:
         state.put_row(replace(record, at=now))
     return BatchState(operation.batch, len(taken))
+
+
+def _replay(
+    state: State, record: ConsumerRecord, operation: ClaimBatch, now: datetime
+) -> BatchState:
+    """Hand out the open batch again, unless it has failed too often."""
+    counted = count_replay(record, operation)
+    if counted.failures > record.failures and is_failed(counted, operation):
+        if record.alone != record.batch:
+            return take_apart(state, counted, now)
+        counted = fail_alone(state, counted, now)
+    if not counted.jobs:
+        state.put_row(replace(counted, at=now))
+        return BatchState(counted.batch, 0)
+    return _claim_again(state, counted, operation, now)
 
 
 def _claim_again(
@@ -108,7 +138,7 @@ def _claim_again(
     """
     state.attach_cold()
     state.promote(now)
-    held, lost = _sort(state, record, record.jobs)
+    held, lost = sort_jobs(state, record, record.jobs)
     known = [state.borrow_job(job_id) for job_id in lost]
     for job in held:
         heard = replace(job, heartbeat_at=now, silent_s=HEARD, lease_s=operation.lease_s)
@@ -116,7 +146,7 @@ def _claim_again(
             state.replace_job(job, heard)
     room, free = LimitRoom(state, now), list[JobRecord]()
     for each in known:
-        if each and record.may_hold(each) and _is_free(each, now) and room.has(each):
+        if each and record.may_hold(each) and is_free(each, now) and room.has(each):
             room.take(each)
             free.append(each)
     if free:
@@ -124,8 +154,8 @@ def _claim_again(
         # They are started at once: a job that waits has exactly one entry in its lane.
         state.waiting.take_out(free)
         state.start_jobs([leases.started(job, operation, record.secret, now) for job in free])
-        held, lost = _sort(state, record, record.jobs)
-    if record.at != now:
+        held, lost = sort_jobs(state, record, record.jobs)
+    if record != state.consumers.get(record.id) or record.at != now:
         state.put_row(replace(record, at=now))
     return BatchState(record.batch, len(held), lost)
 
@@ -142,7 +172,7 @@ def read(state: State, operation: ReadBatch, _now: datetime) -> BatchPage:
             "acknowledged or released, or never claimed"
         )
     end = operation.start + operation.limit
-    held, lost = _sort(state, record, record.jobs[operation.start : end])
+    held, lost = sort_jobs(state, record, record.jobs[operation.start : end])
     return BatchPage(tuple(held), lost, end if end < len(record.jobs) else None)
 
 
@@ -158,7 +188,7 @@ def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
 
 def release(state: State, operation: ReleaseBatch, now: datetime) -> BatchState:
     """Release what still belongs to a batch, and close it. It is idempotent."""
-    return _close(state, operation, now, lambda held: _give_back(state, held, now))
+    return _close(state, operation, now, lambda held: give_back(state, held, now))
 
 
 def remember_closing(
@@ -187,8 +217,8 @@ def remove(state: State, operation: RemoveConsumer, now: datetime) -> bool:
     record = state.consumers.get(operation.consumer)
     if record is None:
         return False
-    held, _ = _sort(state, record, record.jobs)
-    _give_back(state, held, now)
+    held, _ = sort_jobs(state, record, record.jobs)
+    give_back(state, held, now)
     state.forget("consumers", record.id)
     return True
 
@@ -228,15 +258,10 @@ def _close(
         raise _wrong_number(record, operation.batch)
     if not record.is_open or operation.batch != record.batch:
         return BatchState(operation.batch, 0)
-    held, lost = _sort(state, record, record.jobs)
+    held, lost = sort_jobs(state, record, record.jobs)
     settle(held)
-    state.put_row(replace(record, secret="", jobs=(), seq_limit=None, at=now))
+    state.put_row(record.closed(now))
     return BatchState(record.batch, len(held), lost)
-
-
-def _give_back(state: State, held: list[JobRecord], now: datetime) -> None:
-    for job in held:
-        leases.give_back(state, job, now)
 
 
 def _wrong_number(record: ConsumerRecord, batch: int) -> InvalidRequestError:
@@ -251,38 +276,3 @@ def _wrong_number(record: ConsumerRecord, batch: int) -> InvalidRequestError:
             f"batch {batch} of {name} is not open; the next one to claim is {record.batch + 1}"
         )
     return InvalidRequestError(message)
-
-
-def _is_free(job: JobRecord, now: datetime) -> bool:
-    """Whether no worker holds a job of a batch, so that it can be taken back.
-
-    It was claimed at least once. One that never was came later under an id used before, in a batch
-    of a writer that does not keep ``seq_limit``.
-    """
-    is_due = job.run_at is None or job.run_at <= now
-    return job.status == "queued" and is_due and job.attempt > 0
-
-
-def _claimed(state: State, record: ConsumerRecord, job_id: str) -> JobRecord | None:
-    """The job that a batch has claimed under an id, or None if it has left the queue."""
-    job = state.jobs.get(job_id)
-    return job if job is not None and record.may_hold(job) else None
-
-
-def _sort(
-    state: State, record: ConsumerRecord, ids: tuple[str, ...]
-) -> tuple[list[JobRecord], tuple[str, ...]]:
-    """The jobs that belong to the batch, and the ids of those that do not any more."""
-    held: list[JobRecord] = []
-    lost: list[str] = []
-    for job_id in ids:
-        job = _claimed(state, record, job_id)
-        if (
-            job is not None
-            and job.status == "running"
-            and job.lease == leases.lease_of(record.secret, job_id, job.attempt)
-        ):
-            held.append(job)
-        else:
-            lost.append(job_id)
-    return held, tuple(lost)

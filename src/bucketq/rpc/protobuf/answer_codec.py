@@ -267,6 +267,7 @@ _OUTCOMES = {
     "read_batch": "batch_page",
     "ack_batch": "batch",
     "release_batch": "batch",
+    "settle_batch": "batch",
     "consumers": "consumer_list",
     "remove_consumer": "removed",
     "publish": "published",

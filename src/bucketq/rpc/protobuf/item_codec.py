@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
+from bucketq.model.numbered_batches import SettledJob
 from bucketq.model.operations import Complete, Completion, LeaseRef
 from bucketq.model.records import NOTHING, Backoff, Encoding, Progress
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
@@ -250,6 +251,35 @@ def _read_completions(sent: Any) -> tuple[Completion, ...]:
     return tuple([read_completion(job, Completion) for job in sent])
 
 
+def _write_settled(sent: Any, jobs: Sequence[SettledJob]) -> int:
+    size = 0
+    for job in jobs:
+        item = sent.add(job=job.job, lease=job.lease, error=job.error, give_up=not job.retry)
+        if job.result is not NOTHING:
+            item.result = bytes(job.result)
+        if job.result_encoding is not None:
+            item.result_encoding = job.result_encoding
+        size += ITEM_BYTES + len(item.result) + len(job.error or "")
+    return size
+
+
+def _read_settled(sent: Any) -> tuple[SettledJob, ...]:
+    _check_count(sent, "jobs")
+    return tuple(
+        [
+            SettledJob(
+                job=item.job,
+                lease=item.lease,
+                result=Raw(item.result) if item.result else NOTHING,
+                result_encoding=_encoding(item.result_encoding),
+                error=item.error if item.HasField("error") else None,
+                retry=not item.give_up,
+            )
+            for item in sent
+        ]
+    )
+
+
 Writer = Callable[[Any, Any], int]
 """Fills a repeated field, and returns the approximate size of what it has added."""
 Reader = Callable[[Any], Any]
@@ -260,6 +290,7 @@ ITEMS: dict[str, tuple[Writer, Reader]] = {
     "LeaseRef": (_write_leases, _read_leases),
     "JobProgress": (_write_progress, _read_progress),
     "Complete": (_write_completions, _read_completions),
+    "SettledJob": (_write_settled, _read_settled),
     "TagsEntry": (_write_tags, dict),
 }
 """How repeated messages are encoded and decoded, by the name of their type."""

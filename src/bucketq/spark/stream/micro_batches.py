@@ -84,7 +84,7 @@ class MicroBatches:
         state = await self._queue.open_consumer(self._name)
         self._most_jobs = settings.max_batch_jobs
         self._epoch, self._last = state.epoch, state.batch
-        self._pending = state.pending > 0
+        self._pending = state.pending > 0 or state.is_empty
         self._renewing = asyncio.create_task(self._renew_leases())
         return self
 
@@ -121,8 +121,8 @@ class MicroBatches:
             if self._left is None:
                 await self._wait_to_poll()
         async with self._lock:
-            state = await self._retry(lambda: self._claim(start + 1, limit))
-        if not state.jobs and not state.lost:
+            await self._retry(lambda: self._claim(start + 1, limit))
+        if not self._pending:
             self._found_none_at = asyncio.get_running_loop().time()
             self._left = None if self._left is None else 0
         await self._update_waiting()
@@ -186,8 +186,18 @@ class MicroBatches:
             limit=max(most, 1),
             worker=self._name,
             lease_s=options.lease_s,
+            max_failures=options.max_failures,
         )
-        if state.jobs or state.lost:
+        if is_repeated and not self._held and not state.jobs and not state.lost:
+            _log.warning(
+                "batch %d of consumer %r has no jobs left: they were settled one by one, or it "
+                "failed too often (maxBatchFailures), and each comes in a batch of its own",
+                batch,
+                self._name,
+            )
+            if self._left is not None:  # They are queued now, and this query takes them, too.
+                self._left = max(self._left, self._count(await self._queue.stats()))
+        if state.jobs or state.lost or is_repeated:
             self._last, self._pending, self._held = batch, True, True
             if self._left is not None and not is_repeated:
                 self._left -= state.jobs

@@ -33,7 +33,12 @@ from bucketq.spark.format_options import StreamOptions, refuse, stream_options
 from bucketq.spark.large_bodies import size_of
 from bucketq.spark.stream.checkpoint import batch_of, offset_of
 from bucketq.spark.stream.micro_batches import MicroBatches
-from bucketq.spark.table.job_schema import JobPartition, cut_lines, read_job_partition
+from bucketq.spark.table.job_schema import (
+    JobPartition,
+    cut_lines,
+    read_job_partition,
+    with_numbers,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,6 +128,7 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             planned = split(jobs, self._options.partitions)
             for each in planned:
                 each.access = self._options.access.for_executors()
+                each.number = last
             self._planned = (last, planned)
         return self._planned[1]
 
@@ -130,7 +136,9 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Decode the jobs of a partition, on an executor, which fetches large payloads."""
         options = self._options
         fetch_bytes = FETCH_BYTES if options.fetch_bytes is None else options.fetch_bytes
-        return self._columns.of(read_job_partition(partition, options.access, fetch_bytes))
+        number = partition.number if isinstance(partition, JobPartition) else 0
+        rows = read_job_partition(partition, options.access, fetch_bytes)
+        return self._columns.of(with_numbers(rows, options.consumer, number))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: ``latestOffset`` acknowledged the micro-batch when the next was asked for."""

@@ -12,7 +12,7 @@ fetches side objects.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -67,6 +67,8 @@ DDL = (
     "payload_size bigint, payload_ref string, result_size bigint, result_ref string"
 )
 """The columns as Spark declares them."""
+STREAM_DDL = f"{DDL}, consumer string, consumer_batch bigint"
+"""Those of a stream, which have the name of its consumer and the queue's number of the batch."""
 _COLUMNS = [column.split(" ") for column in DDL.split(", ")]
 SCHEMA = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in _COLUMNS])
 """The same columns for Arrow."""
@@ -158,6 +160,8 @@ class JobPartition(InputPartition):
 
     access: QueueAccess | None = None
     """How large payloads are fetched; None: as the reader does it."""
+    number: int = 0
+    """Of a stream: the number of the batch."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__(None)
@@ -190,3 +194,16 @@ def read_job_partition(
     except msgspec.ValidationError:  # A newer bucketq may have added fields.
         jobs = [decode_line(bytes(line)) for line in _decode_lines(partition.body)]
     return fetched_batches(jobs, partition.access or access, fetch_bytes)
+
+
+def with_numbers(
+    batches: Iterable[pa.RecordBatch], consumer: str, number: int
+) -> Iterator[pa.RecordBatch]:
+    """Add the columns that only a stream has."""
+    for batch in batches:
+        names = pa.repeat(pa.scalar(consumer, _TEXT), batch.num_rows)
+        numbers = pa.repeat(pa.scalar(number, pa.int64()), batch.num_rows)
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, names, numbers],
+            names=[*batch.schema.names, "consumer", "consumer_batch"],
+        )

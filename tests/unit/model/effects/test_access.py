@@ -263,6 +263,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
         numbered_batches.ReadBatch,
         numbered_batches.AckBatch,
         numbered_batches.ReleaseBatch,
+        numbered_batches.SettleBatch,
         side_objects.ReadPart,
     },
     "read": {

@@ -349,3 +349,43 @@ async def test_leases_are_renewed_again_after_an_outage_of_the_store() -> None:
             assert await rival.claim(limit=2, wait_s=300) == [], "nobody else has got them"
         assert await ids(batches, 0) == before
         assert [job.attempt for job in (await world.state()).jobs] == [1, 1]
+
+
+ONCE = replace(OPTIONS, max_failures=1)
+
+
+@virtual
+async def test_a_batch_that_failed_too_often_is_empty_and_its_jobs_come_alone() -> None:
+    world = World()
+    await push(world, 2)
+    first, second = await world.ids()
+    async with driving(world, ONCE) as batches:
+        assert await batches.latest(0, 9) == 1
+        assert await ids(batches, 0) == [first, second]
+    for _ in range(2):  # Spark may be killed again before it has committed the empty batch.
+        async with driving(world, ONCE) as batches:
+            assert batches.first() == 0
+            assert await batches.latest(0, 9) == 1
+            assert await ids(batches, 0) == []
+    async with driving(world, ONCE) as batches:
+        assert await ids(batches, 0) == [], "or it has the batch in its checkpoint"
+        assert await batches.latest(1, 9) == 2
+        assert await ids(batches, 1) == [first]
+        assert await batches.latest(2, 9) == 3
+        assert await ids(batches, 2) == [second]
+        assert await batches.latest(3, 9) == 3
+    assert await statuses(world) == {"done": 2}
+
+
+@virtual
+async def test_a_query_that_ends_by_itself_takes_the_jobs_of_a_batch_that_was_taken_apart() -> None:
+    world = World()
+    await push(world, 2)
+    async with driving(world, ONCE) as batches:
+        await batches.latest(0, 9)
+    async with driving(world, ONCE) as batches:
+        await batches.limit_to_queued()
+        for start in range(3):
+            assert await batches.latest(start, 9) == start + 1
+        assert await batches.latest(3, 9) == 3
+    assert await statuses(world) == {"done": 2}
