@@ -50,7 +50,7 @@ ADDRESSES = (
     ("memory://a/b", "memory://"),
     ("s3://user:secret@bucket/queue.json", "credentials"),
 )
-OF_FOLDERS = {"serve", "queues"}
+OF_FOLDERS = {"dashboard", "serve", "queues"}
 """Commands for which an address may end in a slash."""
 
 

@@ -49,7 +49,9 @@ def test_commits_go_on_while_segments_are_refused(
             assert await queue.complete_many(jobs) == [True] * 50
             await queue.release((await queue.claim())[0])
             assert "403 for segments" in caplog.text
-            assert caplog.text.count("cannot be written") == 1
+            # Not by the text: in a process in which tests of Spark ran, that had it twice.
+            told = {id(each) for each in caplog.records if "cannot be written" in each.getMessage()}
+            assert len(told) == 1
             mend()
             await asyncio.sleep(200)
             ids += [await queue.push("k", number) for number in range(100, 120)]

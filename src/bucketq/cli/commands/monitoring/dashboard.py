@@ -14,9 +14,11 @@ from bucketq.cli.parameters import argument, option
 from bucketq.cli.queue_names import as_name, name_and_url
 from bucketq.cli.terminal.log import LineHandler, form_of, level_of, log_to, to_stderr
 from bucketq.cli.terminal.output import Output
+from bucketq.client.connect_arguments import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
 from bucketq.store.queue_search import QueueFolder, is_folder
+from bucketq.store.url import open_store
 
 if TYPE_CHECKING:
     from bucketq.dashboard.web_server import WebServer
@@ -124,6 +126,9 @@ def _server(queues: dict[str, str], **options: Any) -> WebServer:
 async def _queues(urls: list[str]) -> dict[str, str]:
     """Return the addresses of the queues by their names."""
     found = [name_and_url(each) for each in urls if not is_folder(each)]
+    for _, address in found:
+        if not address.startswith(BROKERS):
+            await open_store(address).store.close()  # It raises if this is no address of a queue.
     for each in filter(is_folder, urls):
         folder = QueueFolder(each)
         try:
