@@ -176,13 +176,17 @@ class _Complaints(logging.Handler):
 
 
 _COMPLAINTS = _Complaints()
+_LOG = logging.getLogger("bucketq")
 
 
 @pytest.fixture(autouse=True)
 def _around_each(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let queues spill as usual if the test needs that, and find errors that nothing handled.
 
-    One fixture for both, and ``monkeypatch`` for neither: each takes time in thousands of tests.
+    What a command has done to bucketq's logger is undone: pytest adds its own handler to a logger
+    that does not propagate, and later tests would see each record twice.
+
+    One fixture for all, and ``monkeypatch`` for none: each takes time in thousands of tests.
     """
     _COMPLAINTS.texts.clear()
     early = queue_settings.DEEP
@@ -190,5 +194,9 @@ def _around_each(request: pytest.FixtureRequest) -> Iterator[None]:
         queue_settings.DEEP = _AS_USUAL
     yield
     queue_settings.DEEP = early
+    if _LOG.level or _LOG.handlers or not _LOG.propagate:
+        _LOG.handlers.clear()
+        _LOG.propagate = True
+        _LOG.setLevel(logging.NOTSET)
     if _COMPLAINTS.texts and not request.node.get_closest_marker("unhandled"):
         pytest.fail("errors that were not handled:\n" + "\n".join(_COMPLAINTS.texts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +22,9 @@ def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    """Leave the process as it was: a command sets up a log, and imports a module of its user."""
-    log = logging.getLogger("bucketq")
-    level, handlers, propagates = log.level, list(log.handlers), log.propagate
+    """Leave the process as it was: a command imports a module of its user."""
     modules, path = set(sys.modules), list(sys.path)
     yield
-    log.setLevel(level)
-    log.handlers[:], log.propagate = handlers, propagates
     sys.path[:] = path
     if "tasks" not in modules:
         sys.modules.pop("tasks", None)
