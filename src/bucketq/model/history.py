@@ -10,12 +10,10 @@ A row shows jobs as ``get`` does, without leases. The payload of a job is in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
 from hashlib import blake2b
-from itertools import compress
-from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,7 +37,6 @@ deletes one that is not named by then."""
 _SECRET = ("lease",)
 _SAME = ("id", "seq")
 _FIELDS = JobRecord.__struct_fields__
-_PLACES = range(len(_FIELDS))
 _LEFT_OUT = frozenset((*_SECRET, *_SAME))
 _SESSION_BYTES = 4
 """Enough to tell the clients of a queue apart, and not enough to send requests in their names."""
@@ -241,10 +238,11 @@ class ChangeRecorder:
             self._before[job.seq] = None
             self._after[job.seq] = job
 
-    def replace(self, old: JobRecord, job: JobRecord) -> None:
-        """Note a job that was changed."""
-        self._before.setdefault(job.seq, old)
-        self._after[job.seq] = job
+    def replace(self, olds: Mapping[str, JobRecord], jobs: Iterable[JobRecord]) -> None:
+        """Note jobs that are changed, and as what they were known by their ids."""
+        for job in jobs:
+            self._before.setdefault(job.seq, olds[job.id])
+            self._after[job.seq] = job
 
     def remove(self, job: JobRecord) -> None:
         """Note a job that leaves."""
@@ -271,8 +269,8 @@ class ChangeRecorder:
                     gone.append((before.id, seq))
             elif before is None:
                 jobs.append(replace(after, lease=None) if after.lease else after)
-            elif fields := _changed_fields(before, after):
-                jobs.append({"id": after.id, "seq": after.seq, **fields})
+            elif len(fields := _changed_fields(before, after)) > len(_SAME):
+                jobs.append(fields)
         head = self._changed_head(state)
         return ChangeRecord(
             id=commit,
@@ -343,13 +341,11 @@ def client_of(session: str) -> str:
 
 
 def _changed_fields(before: JobRecord, after: JobRecord) -> dict[str, Any]:
-    """Return the fields that differ, and as ``unset`` the names of those that are not there now."""
-    olds, news = astuple(before), astuple(after)
-    fields: dict[str, Any] = {}
+    """Return ``id``, ``seq``, the fields that differ, and as ``unset`` the names of those gone."""
+    fields: dict[str, Any] = {"id": after.id, "seq": after.seq}
     unset = []
-    for place in compress(_PLACES, map(is_not, olds, news)):
-        name, new = _FIELDS[place], news[place]
-        if name in _LEFT_OUT or olds[place] == new:
+    for name, old, new in zip(_FIELDS, astuple(before), astuple(after), strict=True):
+        if old is new or name in _LEFT_OUT or old == new:
             continue
         if new is None or new is NOTHING:
             unset.append(name)

@@ -233,7 +233,7 @@ class State:
         self.changes.append(("jobs", job.id))
         if old.status == "running" == job.status and old.kind == job.kind:
             if self.recorder is not None:
-                self.recorder.replace(old, job)
+                self.recorder.replace({job.id: old}, (job,))
             self.jobs.replace((job,))  # To the indexes, nothing has changed.
             return
         if self.followed.is_used:
@@ -362,8 +362,7 @@ class State:
     def _store(self, jobs: Collection[JobRecord]) -> None:
         """Replace rows; one that was in a segment is written to the object from now on."""
         if self.recorder is not None:
-            for job in jobs:
-                self.recorder.replace(self.jobs.by_id[job.id], job)
+            self.recorder.replace(self.jobs.by_id, jobs)
         if self.cold.lent:
             for job in jobs:
                 lent = self.cold.give_up(job.id)

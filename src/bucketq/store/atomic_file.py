@@ -181,6 +181,7 @@ def write(
     makes_parents: bool,
     is_first: bool,
     given_up: Event,
+    outgrown: Event,
     like: Path | None = None,
     recycles: bool = False,
     durable_etag: str | None = None,
@@ -196,6 +197,9 @@ def write(
     and leaves one. The durable etag is that of a version that the caller knows to be on the disk
     under its name. Once the caller has given up, the lock is not waited for any longer. A new file
     takes owner, group and mode of ``like``, if that is there, and is private otherwise.
+
+    ``outgrown`` is set if there are spares that should be removed (see ``drop_long_spares``), which
+    the caller need not wait for.
     """
     model = file_permissions.regular_file(like) if makes_parents else None
     with directories.opened(path.parent, makes=makes_parents, like=model) as directory:
@@ -209,7 +213,7 @@ def write(
             if makes_parents:
                 directories.sync_above(path.parent)
         recycles = recycles and current is not None
-        spare = owned_file.take_spare(directory, path) if recycles else None
+        spare = owned_file.take_spare(directory, path, len(body)) if recycles else None
         with owned_file.owned(directory, spare) as (file, hidden_name):
             if spare is not None and not _is_at(directory, path.name, durable_etag):
                 directories.sync(directory)
@@ -237,7 +241,16 @@ def write(
                     )
                 os.rename(hidden_name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
         directories.sync(directory)
+        if recycles and owned_file.has_long_spares(directory, path.name, len(body)):
+            outgrown.set()
     return etag
+
+
+def drop_long_spares(path: Path, size_bytes: int) -> None:
+    """Remove what a file of so many bytes has left of longer versions."""
+    with directories.opened(path.parent) as directory:
+        if directory is not None:
+            owned_file.drop_spares(directory, path.name, size_bytes)
 
 
 def delete(path: Path, given_up: Event) -> None:

@@ -210,7 +210,7 @@ class LocalStore:
         makes_parents: bool,
         recycles: bool = False,
     ) -> str:
-        path, given_up = self._path(key), Event()
+        path, given_up, outgrown = self._path(key), Event(), Event()
         write = partial(
             atomic_file.write,
             path,
@@ -219,6 +219,7 @@ class LocalStore:
             makes_parents=makes_parents,
             is_first=path.parent not in self._used,
             given_up=given_up,
+            outgrown=outgrown,
             like=self._like,
             recycles=recycles,
             durable_etag=self._durable.get(path),
@@ -226,6 +227,9 @@ class LocalStore:
         etag = await self._run("write", path, write, given_up)
         self._used.add(path.parent)
         self._note_durable(path, etag)
+        if outgrown.is_set() and not self._closed:
+            # To free blocks can take longer than a write, so no write waits for it.
+            self._threads.submit(atomic_file.drop_long_spares, path, len(body))
         return etag
 
     def _note_durable(self, path: Path, etag: str) -> None:

@@ -5,7 +5,8 @@ There are two kinds, both hidden, both in the directory of the file that is writ
 * A temporary file, ``.bucketq.N.tmp``, is new and empty.
 * A spare, ``.bucketq.NAME.N.spare``, was once the file NAME itself. Making and freeing files
   costs a disk several times more than overwriting one, so what is replaced is kept for a
-  later write. There are at most two for each name.
+  later write. There are at most two for each name. One that is much longer than what is written
+  is not used, because freeing the rest takes longer than making a file; it is removed afterwards.
 
 An owner holds ``flock`` on its file. A file that can be locked has no owner: the owner has
 died, or it is a spare. Unlinking it then is always safe. Writing to a spare is not, because it was
@@ -64,10 +65,15 @@ def owned(directory: int, spare: tuple[int, str] | None) -> Iterator[tuple[int, 
         release(file)
 
 
-def take_spare(directory: int, path: Path) -> tuple[int, str] | None:
-    """Own a spare of this file that may be written to, under a lease; None: there is none."""
+def take_spare(directory: int, path: Path, size_bytes: int) -> tuple[int, str] | None:
+    """Own a spare of this file that may be written to, under a lease; None: there is none.
+
+    One that is longer than ``size_bytes`` is left: to free blocks takes as long as several writes.
+    """
     for name in _spare_names(path.name):
         with contextlib.suppress(OSError):
+            if _is_longer(find(directory, name), size_bytes):
+                continue
             spare = _claim(directory, name, 0)
             if spare is None:
                 continue
@@ -98,10 +104,19 @@ def keep_spare(directory: int, name: str, current: os.stat_result) -> None:
             return
 
 
-def drop_spares(directory: int, name: str) -> None:
-    """Remove the spares of a file, but for one that is being written."""
+def has_long_spares(directory: int, name: str, size_bytes: int) -> bool:
+    """Whether a file of so many bytes has spares that it does not use, because they are longer."""
+    with contextlib.suppress(OSError):
+        return any(_is_longer(find(directory, spare), size_bytes) for spare in _spare_names(name))
+    return False
+
+
+def drop_spares(directory: int, name: str, size_bytes: int = -1) -> None:
+    """Remove the spares of a file that are longer than this, but for one that is being written."""
     for spare_name in _spare_names(name):
-        _remove(directory, spare_name)
+        with contextlib.suppress(OSError):
+            if _is_longer(find(directory, spare_name), size_bytes):
+                _remove(directory, spare_name)
 
 
 def sweep(directory: int) -> None:
@@ -160,6 +175,11 @@ def find(directory: int, name: str) -> os.stat_result | None:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _is_longer(info: os.stat_result | None, size_bytes: int) -> bool:
+    """Whether there is a file, and blocks of it would be freed if it were cut to so many bytes."""
+    return info is not None and info.st_size > -(-size_bytes // info.st_blksize) * info.st_blksize
 
 
 def _spare_names(name: str) -> list[str]:

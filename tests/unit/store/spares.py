@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,19 @@ class Versions:
     def spares(self) -> list[Path]:
         return sorted(self.path.parent.glob(".bucketq.*.spare"))
 
+    def _sizes(self) -> list[int]:
+        sizes = []
+        for path in self.spares():
+            with suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
+        return sizes
+
+    async def until(self, is_right: Callable[[list[int]], bool]) -> None:
+        """Wait until the sizes of the spares are right: they are removed in the background."""
+        async with asyncio.timeout(60):
+            while not is_right(self._sizes()):  # noqa: ASYNC110 - a thread removes them
+                await asyncio.sleep(0.001)
+
 
 def during_fill(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
     """Do something each time when a file has been filled, but before it has its name."""
@@ -56,8 +71,8 @@ def note_taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str] | None]:
     taken = []
     take = owned_file.take_spare
 
-    def noting_take(directory: int, path: Path) -> tuple[int, str] | None:
-        taken.append(take(directory, path))
+    def noting_take(directory: int, path: Path, size_bytes: int) -> tuple[int, str] | None:
+        taken.append(take(directory, path, size_bytes))
         return taken[-1]
 
     monkeypatch.setattr(owned_file, "take_spare", noting_take)

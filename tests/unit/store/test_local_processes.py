@@ -188,8 +188,8 @@ async def test_a_slow_reader_never_sees_a_torn_version(
     taken = []
     take = owned_file.take_spare
 
-    def noting_take(directory: int, path: Path) -> tuple[int, str] | None:
-        taken.append(take(directory, path))
+    def noting_take(directory: int, path: Path, size_bytes: int) -> tuple[int, str] | None:
+        taken.append(take(directory, path, size_bytes))
         return taken[-1]
 
     monkeypatch.setattr(owned_file, "take_spare", noting_take)

@@ -35,12 +35,37 @@ async def test_a_file_that_was_replaced_is_used_again(versions: Versions) -> Non
     assert len(versions.spares()) == 1
 
 
-@pytest.mark.parametrize("length", [0, 1, 4096, 100_000, 99_999])
-async def test_a_spare_takes_bodies_of_any_length(versions: Versions, length: int) -> None:
+@pytest.mark.parametrize("length", [4097, 5000, 8192, 8193, 100_000, 99_999])
+async def test_a_spare_takes_bodies_that_need_no_fewer_blocks(
+    versions: Versions, length: int
+) -> None:
     first = await versions.begin(b"x" * 5000)
-    await versions.go_on(b"two")
+    await versions.go_on(b"x" * 5001)
     assert await versions.go_on(b"y" * length) == first
     assert versions.path.read_bytes() == b"y" * length
+
+
+@pytest.mark.parametrize("length", [0, 1, 4096])
+async def test_spares_that_are_too_long_are_left_and_soon_removed(
+    versions: Versions, length: int
+) -> None:
+    first = await versions.begin(b"x" * 5000)
+    second = await versions.go_on(b"x" * 5001)
+    assert await versions.go_on(b"y" * length) not in {first, second}
+    await versions.until(lambda sizes: not sizes)
+    third = await versions.go_on(b"z" * length)
+    assert [path.stat().st_size for path in versions.spares()] == [length]
+    assert await versions.go_on(b"z" * length) != third
+
+
+async def test_long_spares_of_a_dead_writer_are_removed(versions: Versions) -> None:
+    await versions.begin(b"one")
+    for name in SPARES:
+        path = versions.path.with_name(name)
+        path.write_bytes(b"x" * 50_000)
+        path.chmod(stat.S_IMODE(versions.path.stat().st_mode))
+    await versions.go_on(b"two")
+    await versions.until(lambda sizes: max(sizes, default=0) < 4096)
 
 
 async def test_a_version_that_is_open_in_this_process_is_kept(versions: Versions) -> None:
@@ -110,7 +135,7 @@ async def test_a_filesystem_that_does_not_count_names_is_not_trusted(
     directory = os.open(versions.path.parent, os.O_RDONLY)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fstat", fstat_of_one_name)
-        assert owned_file.take_spare(directory, versions.path) is None
+        assert owned_file.take_spare(directory, versions.path, 100) is None
     os.close(directory)
 
 

@@ -269,7 +269,7 @@ async def test_what_is_replaced_while_a_spare_is_taken_is_overwritten_only_after
     await versions.go_on(b"two")
     take = owned_file.take_spare
 
-    def take_later(directory: int, path: Path) -> tuple[int, str] | None:
+    def take_later(directory: int, path: Path, size_bytes: int) -> tuple[int, str] | None:
         # Another writer makes the version that this one has read a spare, and is about to sync.
         for spare in versions.spares():
             spare.unlink()
@@ -277,7 +277,7 @@ async def test_what_is_replaced_while_a_spare_is_taken_is_overwritten_only_after
         (tmp_path / "third").write_bytes(b"three")
         (tmp_path / "third").chmod(stat.S_IMODE(path.stat().st_mode))
         (tmp_path / "third").rename(path)
-        return take(directory, path)
+        return take(directory, path, size_bytes)
 
     monkeypatch.setattr(owned_file, "take_spare", take_later)
     steps: list[str] = []

@@ -32,8 +32,11 @@ SYSTEM_CALLS = (
 
 
 def counter_body(count: int) -> bytes:
-    """A body of a size that varies with its content, and can be checked for being whole."""
-    payload = "x" * (1 + 997 * count % 20_000)
+    """A body of a size that varies with its content, and can be checked for being whole.
+
+    All of them take five blocks of a disk, so that each fits in a spare of any other.
+    """
+    payload = "x" * (16_400 + 997 * count % 3_900)
     digest = hashlib.sha256(f"{count}{payload}".encode()).hexdigest()
     return json.dumps({"count": count, "payload": payload, "digest": digest}).encode()
 

@@ -45,12 +45,12 @@ from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
 
-_SMALL_SHARE = 8
+_SMALL_SHARE = 4
 _MANY_ROWS = 64
 """Rows are moved once they take more than ``spill_bytes`` or, if they are many, this share of it:
-every commit writes them, and a put for every few commits costs more than that. With 64 callers on
-a file a history took 14 % of the CPU time of a cycle so, 18 % if they were moved at a half of
-``spill_bytes``, and 30 % at an eighth."""
+every commit writes them, and a put for every few commits costs more than that. With one caller on
+a file a history took 13 % of the cycles at an eighth, 11 % at a quarter and 12 % at a half; with 64
+callers, whose rows are few and large, 16 % so, 21 % at a half and 26 % at a quarter."""
 _CROWD = 4
 """If they take so many times ``spill_bytes`` for too long, they are given up."""
 _LONGEST_PAUSE_S = 60.0

@@ -140,7 +140,7 @@ def _change(state: State, old: JobRecord, new: JobRecord) -> None:
         state.replace_job(old, new)
         return
     if state.recorder is not None:
-        state.recorder.replace(old, new)
+        state.recorder.replace({new.id: old}, (new,))
     state.jobs.replace((new,))
     state.changes.append(("jobs", new.id))
 
