@@ -197,9 +197,7 @@ def write(
     and leaves one. The durable etag is that of a version that the caller knows to be on the disk
     under its name. Once the caller has given up, the lock is not waited for any longer. A new file
     takes owner, group and mode of ``like``, if that is there, and is private otherwise.
-
-    ``outgrown`` is set if there are spares that should be removed (see ``drop_long_spares``), which
-    the caller need not wait for.
+    ``outgrown`` is set if the caller should call ``drop_long_spares``, at any time.
     """
     model = file_permissions.regular_file(like) if makes_parents else None
     with directories.opened(path.parent, makes=makes_parents, like=model) as directory:
