@@ -64,6 +64,10 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         os.write(self._own, keys)
 
+    def modes(self) -> list[object]:
+        """How the terminal handles input and output, as ``termios`` has it."""
+        return termios.tcgetattr(self._own)
+
     def until(self, pattern: str, *, after: int = 0) -> int:
         """Read until a pattern has been written, and return where it ends."""
         limit = time.monotonic() + TIMEOUT_S

@@ -15,6 +15,7 @@ ON_A_QUEUE = {
     "fail": (JOB, LEASE),
     "release": (JOB, LEASE),
     "stats": (),
+    "tail": (),
     "ls": (),
     "show": (JOB,),
     "cancel": (JOB,),
@@ -50,7 +51,7 @@ ADDRESSES = (
     ("memory://a/b", "memory://"),
     ("s3://user:secret@bucket/queue.json", "credentials"),
 )
-OF_FOLDERS = {"dashboard", "serve", "queues"}
+OF_FOLDERS = {"dashboard", "serve", "queues", "top"}
 """Commands for which an address may end in a slash."""
 
 

@@ -36,11 +36,19 @@ class Stats(Struct, frozen=True, kw_only=True):
     """How many of the queued jobs of each kind wait for others; an older broker does not know."""
     partitions: int = 0
     """How many partitions were added up; 0: the queue has none."""
+    pushed: int = 0
+    """How many jobs were ever pushed; an older broker does not know."""
 
     @property
     def head_bytes(self) -> int:
         """The size of the object, which every commit writes."""
         return self.bytes - self.segment_bytes
+
+    @property
+    def ended(self) -> int:
+        """How many of all jobs have ended and are not dead; most of them are archived."""
+        left = self.total("queued") + self.total("running") + self.total("dead")
+        return max(0, self.pushed - left)
 
     def total(self, status: Status) -> int:
         """How many jobs of all kinds have this status."""

@@ -30,6 +30,8 @@ GROUPS: dict[str, dict[str, str]] = {
     "monitoring": {
         "dashboard": "Serve a web page that shows and operates queues.",
         "stats": "Count jobs by kind and status.",
+        "top": "Show queues and kinds in a live table with keys.",
+        "tail": "Print what happens to jobs as it is committed.",
         "queues": "List the queues under a folder, with their depth, age and broker.",
         "ls": "List jobs in the order in which they were pushed.",
         "show": "Show one job: its fields, payload, result and errors.",

@@ -44,6 +44,7 @@ def add_stats(parts: Sequence[Stats]) -> Stats:
         limited=tuple(limit for part in parts for limit in part.limited),
         held=held,
         partitions=len(parts),
+        pushed=sum(part.pushed for part in parts),
     )
 
 

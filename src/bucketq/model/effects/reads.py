@@ -112,6 +112,7 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
         segment_bytes=rows.live_bytes,
         limited=reached_limits(state, now) if state.limits else (),
         held=dict(sorted(state.followed.count_held().items())),
+        pushed=state.next_seq - 1,
     )
 
 

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from bucketq.cli.broker_security import check_listen, server_tls
 from bucketq.cli.parameters import argument, option
-from bucketq.cli.queue_names import as_name, name_and_url
+from bucketq.cli.queue_names import find_queues
 from bucketq.cli.terminal.log import LineHandler, form_of, level_of, log_to, to_stderr
 from bucketq.cli.terminal.output import Output
-from bucketq.client.connect_arguments import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
-from bucketq.store.queue_search import QueueFolder, is_folder
-from bucketq.store.url import open_store
 
 if TYPE_CHECKING:
     from bucketq.dashboard.web_server import WebServer
@@ -93,7 +90,7 @@ async def run(
     check_listen(address, tls, insecure=insecure)
     is_guarded = is_loopback(address) or tls_client_ca is not None or insecure
     log_to(LineHandler(form_of(out), to_stderr, tracebacks=True), level=level_of(out))
-    queues = await _queues(url)
+    queues = await find_queues(url)
     server = _server(
         queues,
         login=login or not is_guarded,
@@ -121,28 +118,6 @@ def _server(queues: dict[str, str], **options: Any) -> WebServer:
         message = 'the packages for the page are not installed: pip install "bucketq[dashboard]"'
         raise InvalidRequestError(message) from error
     return WebServer(queues, SystemClock(), **options)
-
-
-async def _queues(urls: list[str]) -> dict[str, str]:
-    """Return the addresses of the queues by their names."""
-    found = [name_and_url(each) for each in urls if not is_folder(each)]
-    for _, address in found:
-        if not address.startswith(BROKERS):
-            await open_store(address).store.close()  # It raises if this is no address of a queue.
-    for each in filter(is_folder, urls):
-        folder = QueueFolder(each)
-        try:
-            found += [(as_name(queue.name), queue.url) for queue in await folder.find()]
-        finally:
-            await folder.close()
-    queues = dict[str, str]()
-    for name, address in found:
-        if queues.setdefault(name, address) != address:
-            message = f"two queues are called {name}: name one of them, as NAME={address}"
-            raise InvalidRequestError(message)
-    if not queues:
-        raise InvalidRequestError(f"there are no queues under {', '.join(urls)}")
-    return queues
 
 
 def _stop_on_signals(server: WebServer) -> None:

@@ -2,31 +2,93 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+from typing import Annotated, Any
+
 from bucketq.cli.limit_texts import describe
 from bucketq.cli.opening import open_queue
-from bucketq.cli.parameters import Url
-from bucketq.cli.terminal.output import Output, counted, duration, plain, size
+from bucketq.cli.parameters import Url, option
+from bucketq.cli.parsing import now, parse_duration
+from bucketq.cli.terminal.output import Output, counted, duration, moment, plain, size
+from bucketq.cli.terminal.output_pipe import while_read
 from bucketq.cli.terminal.text_table import Column
+from bucketq.errors import InvalidRequestError
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import STATUSES
+from bucketq.queue.queue import Queue
+
+_CLEAR = "\x1b[H\x1b[J"
+_LEAST_S = 0.1
+"""The shortest pause between two counts: each is a request."""
 
 
-async def run(out: Output, url: Url) -> None:
+async def run(
+    out: Output,
+    url: Url,
+    *,
+    watch: Annotated[bool, option("--watch -w", "Count again and again, until Ctrl-C.")] = False,
+    every: Annotated[str, option("--every DURATION", "With --watch: how often.")] = "2s",
+) -> None:
     """Count jobs by kind and status.
 
     Also shows the oldest queued job, kinds that no worker claims, the broker and the size.
 
+    With --watch a terminal is redrawn each time. In a file or a pipe each count is one line, and
+    with --json one document on a line, with the time as "at".
+
     Examples:
         bucketq stats file:///srv/jobs/queue.json
         bucketq stats s3://bucket/queue.json --json | jq .totals.queued
+        bucketq stats s3://bucket/queue.json --watch --every 10s
     """
+    pause_s = parse_duration(every, "--every")
+    if pause_s < _LEAST_S:
+        raise InvalidRequestError(f"--every must be {_LEAST_S:g} seconds or more, got {every}")
     async with open_queue(url, out.timeout_s) as queue:
+        if watch:
+            await while_read(_watch(out, queue, pause_s))
         found = await queue.stats()
-    totals = {status: found.total(status) for status in STATUSES}
     if out.json:
-        more = {"head_bytes": found.head_bytes, "totals": totals, "unclaimed": found.unclaimed()}
-        out.value(plain(found) | more)
-        return
+        out.value(_document(found))
+    else:
+        _print(out, found)
+
+
+async def _watch(out: Output, queue: Queue[Any], pause_s: float) -> None:
+    """Count until cancelled."""
+    is_redrawn = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    while True:
+        found = await queue.stats()
+        if out.json:
+            out.value({"at": now(), **_document(found)})
+        elif is_redrawn:
+            sys.stdout.write(_CLEAR)
+            print(f"{moment(now())}, every {pause_s:g} s\n")
+            _print(out, found)
+        else:
+            print(_line(found))
+        await asyncio.sleep(pause_s)
+
+
+def _document(found: Stats) -> dict[str, Any]:
+    totals = {status: found.total(status) for status in STATUSES}
+    more = {"head_bytes": found.head_bytes, "totals": totals, "unclaimed": found.unclaimed()}
+    return {**plain(found), **more}
+
+
+def _line(found: Stats) -> str:
+    """A count on one line."""
+    counts = "  ".join(f"{status} {found.total(status):,}" for status in STATUSES)
+    oldest = found.oldest_queued_s
+    age = "" if oldest is None else f"  oldest {duration(max(0.0, oldest))}"
+    return f"{moment(now())}  {counts}{age}" + ("  paused" if found.paused else "")
+
+
+def _print(out: Output, found: Stats) -> None:
+    """Print a table of kinds, and what else is worth knowing."""
+    totals = {status: found.total(status) for status in STATUSES}
     rows: list[list[object]] = [
         [kind + ("  (paused)" if kind in found.paused_kinds else "")]
         + [by_status.get(status, 0) for status in STATUSES]
