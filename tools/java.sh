@@ -12,25 +12,7 @@ is_there() {
 }
 
 is_there && exit 0
-
-if [ -z "$JAVA_HOME" ] && command -v apt-get >/dev/null; then
-    if [ "$(id -u)" -eq 0 ]; then
-        as_root=
-    elif sudo -n true 2>/dev/null; then
-        as_root="sudo -n"
-    else
-        as_root=none
-    fi
-    if [ "$as_root" != none ]; then
-        echo "installing $package, which Spark needs"
-        export DEBIAN_FRONTEND=noninteractive
-        for attempt in as-it-is updated; do
-            [ "$attempt" = updated ] && $as_root apt-get update -qq >/dev/null
-            $as_root apt-get install -qq -y --no-install-recommends $package >/dev/null && break
-        done
-        is_there && exit 0
-    fi
-fi
+[ -z "$JAVA_HOME" ] && sh tools/debian_packages.sh $package && is_there && exit 0
 
 if [ -n "$JAVA_HOME" ]; then
     found="JAVA_HOME is $JAVA_HOME, which has no Java 17 or newer"
