@@ -160,7 +160,7 @@ $(VENV)/.broker: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/.demo: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with Spark into $(VENV), which takes a few minutes the first time"
-	@$(PIP) install --editable '.[broker,cli,spark]'
+	@$(PIP) install --editable '.[broker,cli,dashboard,spark]'
 	@touch $@ $(VENV)/.core $(VENV)/.broker
 
 $(VENV)/.servers: constraints.txt | $(PY)

@@ -28,6 +28,11 @@ _SHORT = 3
 _BLANKS = re.compile(r"\s+")
 
 
+def say(what: str, text: str) -> None:
+    """Print what happened."""
+    console.print(f"[bold]{what:9}[/bold] {text}", markup=True)
+
+
 @contextlib.contextmanager
 def waiting(text: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner on a terminal; call the yielded function to change its text."""

@@ -11,15 +11,13 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -32,9 +30,10 @@ from bucketq.spark.archive.report_page import page
 from bucketq.spark.session.command_session import command_session, require_spark
 from bucketq.worker.counters import WorkerCounters
 from examples.indexing import corpus
-from examples.indexing.console import Watch, console, coverage, show, waiting
+from examples.indexing.console import Watch, console, coverage, say, show, waiting
 from examples.indexing.location import open_location
 from examples.indexing.pipeline import Written, indexed, run_jobs, write_corpus
+from examples.indexing.processes import Broker, WebPage
 from examples.indexing.search import Answer, search
 from examples.indexing.tasks import worker
 
@@ -46,67 +45,7 @@ QUERIES = (
     ("guides", "what happens when a broker is killed"),
     ("code", "compare-and-set conflict after a lost answer"),
 )
-_PATIENCE_S = 30.0
 Answers = dict[tuple[str, str], Answer]
-
-
-class Broker:
-    """A broker in a separate process, as ``bucketq serve`` starts it."""
-
-    def __init__(self, url: str, log: Path) -> None:
-        """Start nothing yet."""
-        self._url = url
-        self._log = log
-        self._epoch: int | None = None
-        """The epoch in which it was killed."""
-        self._is_replaced = False
-        self.is_killed_half_way = False
-
-    def __enter__(self) -> Self:
-        """Start it, and wait until it serves."""
-        # It exits by itself if this process is killed.
-        serve = ["serve", self._url, "--idle-exit", "60s"]
-        command = [sys.executable, "-m", "bucketq.cli", *serve]
-        with self._log.open("wb") as log:
-            # In a session of its own, so that it does not get Ctrl-C.
-            self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-            )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if not line:
-            message = f"the broker did not start: {self._log.read_text('utf-8')}"
-            raise RuntimeError(message)
-        _say("broker", f"process {self._process.pid} is {line}")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End it, if it was not killed before."""
-        if self._process.poll() is None:
-            self._process.terminate()
-        self._process.wait(_PATIENCE_S)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-    async def kill_at_half(self, covered: int, total: int) -> None:
-        """Kill it when half of the segments are indexed, and report the next leader."""
-        if self._epoch is None:
-            if total and covered * 2 >= total:
-                self._epoch = await self._leading_epoch()
-                os.kill(self._process.pid, signal.SIGKILL)
-                self.is_killed_half_way = covered < total
-                what = f"the broker, with kill -9, when {covered} of {total} segments were indexed"
-                _say("killed", what)
-        elif not self._is_replaced:
-            epoch = await self._leading_epoch()
-            self._is_replaced = epoch > self._epoch
-            if self._is_replaced:
-                _say("went on", f"by itself, with a new broker in epoch {epoch}")
-
-    async def _leading_epoch(self) -> int:
-        async with bucketq.connect(self._url, mode="direct", create=False) as queue:
-            leader = (await queue.stats()).broker
-        return 0 if leader is None else leader.epoch
 
 
 def demo(folder: Path, master: str, limit: int | None) -> int:
@@ -114,40 +53,42 @@ def demo(folder: Path, master: str, limit: int | None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     _clear(folder)
     url = (folder / "queue.json").as_uri()
-    _say("queue", url)
+    say("queue", url)
     advice = _what_is_missing(master)
     # What clients log about the killed broker is reported here instead.
     logging.getLogger("bucketq").setLevel(logging.ERROR)
-    with Broker(url, folder / "broker.log") as broker:
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker(url, folder / "broker.log"))
         written = _write(url, limit)
+        web_page = stack.enter_context(WebPage(url, folder / "dashboard.log"))
         before = asyncio.run(_ask(url))
-        _say("search", "nothing is indexed yet, and everything is found in the log:")
+        say("search", "nothing is indexed yet, and everything is found in the log:")
         _show_first(before)
-        with ExitStack() as stack:
-            spark = None
-            if advice is None:
-                _say("spark", f"starting on {master}")
-                with waiting("starting"):
-                    spark = stack.enter_context(command_session(master, "indexing"))
-            _index(url, spark, broker, written.segments)
-            after = asyncio.run(_ask(url))
-            _say("search", "the same searches, now that everything is indexed:")
-            for (namespace, query), answer in after.items():
-                show(namespace, query, answer)
-            console.print()
-            asyncio.run(_flush(url))
-            problems = list(asyncio.run(_discrepancies(url, written, before, after)))
-            if not broker.is_killed_half_way:
-                problems.append("the jobs were done before the broker could be killed")
-            if spark is not None:
-                problems += _measure(spark, url, folder, len(written.jobs))
+        spark = None
+        if advice is None:
+            say("spark", f"starting on {master}")
+            with waiting("starting"):
+                spark = stack.enter_context(command_session(master, "indexing"))
+        _index(url, spark, broker, written.segments)
+        after = asyncio.run(_ask(url))
+        say("search", "the same searches, now that everything is indexed:")
+        for (namespace, query), answer in after.items():
+            show(namespace, query, answer)
+        console.print()
+        asyncio.run(_flush(url))
+        problems = list(asyncio.run(_discrepancies(url, written, before, after)))
+        if not broker.is_killed_half_way:
+            problems.append("the jobs were done before the broker could be killed")
+        if spark is not None:
+            problems += _measure(spark, url, folder, len(written.jobs))
+        problems += web_page.problems()
     for problem in problems[:10]:
         print(f"WRONG: {problem}", file=sys.stderr)
     if advice is not None:
-        _say("left out", f"Spark, the archive's table and the report: {advice}")
+        say("left out", f"Spark, the archive's table and the report: {advice}")
     python = os.path.relpath(sys.executable)
     hint = f'{python} -m examples.indexing --url {url} search python "parse a date"'
-    _say("try", hint)
+    say("try", hint)
     print(
         f"\n{f'{len(problems)} things are wrong' if problems else 'nothing was lost or duplicated'}"
     )
@@ -179,7 +120,7 @@ def _write(url: str, limit: int | None) -> Written:
         written = asyncio.run(write_corpus(url, corpus.NAMESPACES, limit, progress))
     took_s = time.perf_counter() - began
     counts = ", ".join(f"{count:,} of {name}" for name, count in written.documents.items())
-    _say(
+    say(
         "wrote",
         f"{written.documents.total():,} documents ({counts}) in {written.segments} segments, and "
         f"pushed {len(written.jobs)} jobs, in {took_s:.1f} s",
@@ -218,14 +159,14 @@ def _index(url: str, spark: SparkSession | None, broker: Broker, segments: int) 
         return worker.counters
 
     spark_option = "" if spark is None else ' --spark "local[2]"'
-    _say("indexing", f"bucketq work examples.indexing.tasks:worker{spark_option} --url {url}")
+    say("indexing", f"bucketq work examples.indexing.tasks:worker{spark_option} --url {url}")
     began = time.perf_counter()
     with Watch(url, broker.kill_at_half):
         ends = run_jobs(url, run)
     took_s = time.perf_counter() - began
     text = ", ".join(f"{count} {end}" for end, count in ends.items())
     manifests = asyncio.run(indexed(url)).values()
-    _say(
+    say(
         "indexed",
         f"{sum(each.documents for each in manifests):,} documents in "
         f"{sum(len(each.parts) for each in manifests)} parts, in {took_s:.1f} s; attempts: {text}",
@@ -257,7 +198,7 @@ async def _discrepancies(url: str, written: Written, before: Answers, after: Ans
     for question, answer in after.items():
         if answer.hits != before[question].hits or answer.tail:
             wrong.append(f"{question} had another answer before it was indexed")
-    _say(
+    say(
         "counted",
         f"{len(jobs)} jobs in the archive, {len(written.jobs)} of them pushed by the writer; "
         f"{covered} of {total} segments indexed",
@@ -268,10 +209,10 @@ async def _discrepancies(url: str, written: Written, before: Answers, after: Ans
 def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator[str]:
     """Compact and measure the archive, in the Spark session that exists already."""
     # Usually it takes past hours only; here it includes the current one.
-    _say("compact", f"bucketq archive compact {url}, here with jobs of this hour")
+    say("compact", f"bucketq archive compact {url}, here with jobs of this hour")
     with waiting("compacting"):
         done = compact(spark, url, settled_after=timedelta(hours=-1))
-    _say(
+    say(
         "",
         f"{done.jobs} jobs of {done.archive_files} archive files are now in {done.files} Parquet "
         "files, each job once",
@@ -279,13 +220,13 @@ def _measure(spark: SparkSession, url: str, folder: Path, jobs: int) -> Iterator
     if done.jobs < jobs:
         yield f"{jobs} jobs were pushed, and {done.jobs} are compacted"
     html = folder / "report.html"
-    _say("report", f"bucketq archive report {url} --from 1h --html {html}")
+    say("report", f"bucketq archive report {url} --from 1h --html {html}")
     until = datetime.now(UTC) + timedelta(seconds=1)
     with waiting("measuring"):
         found = report(spark, url, until - timedelta(hours=2), until)
     html.write_text(page(found, url), "utf-8")
     _show_report(found)
-    _say("page", html.as_uri())
+    say("page", html.as_uri())
     if found.total.jobs != done.jobs:
         yield f"{done.jobs} jobs are compacted, and the report has {found.total.jobs}"
 
@@ -298,7 +239,3 @@ def _show_report(found: ArchiveReport) -> None:
         counts = (f"{numbers.jobs:,}", f"{numbers.retries:,}")
         table.add_row(line.kind, *counts, *(f"{each:.2f} s" for each in times))
     console.print(table)
-
-
-def _say(what: str, text: str) -> None:
-    console.print(f"[bold]{what:9}[/bold] {text}", markup=True)

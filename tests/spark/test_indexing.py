@@ -44,6 +44,7 @@ def test_the_demo_indexes_on_spark_while_its_broker_is_killed_and_counts_everyth
     assert total / 2 <= covered < total
     assert re.search(rf"counted .*; {total} of {total} segments indexed", output)
     assert "left out" not in output
+    assert re.search(r"web page +http://127\.0\.0\.1:\d+/ shows the queue", output)
     compacted = re.search(r"(\d+) jobs of \d+ archive files are now in \d+ Parquet fi", output)
     assert compacted is not None, output
     assert int(compacted[1]) >= total
