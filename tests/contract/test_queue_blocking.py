@@ -140,7 +140,8 @@ def test_a_closed_queue_says_so_and_leaves_no_thread(place: Place) -> None:
         queue.push("mail", 1)
     with pytest.raises(ClosedError, match="connect again"):
         queue.push("mail", 2)
-    # gRPC ends its own thread with the last of its objects, and some of them are in cycles.
+    # gRPC ends its own thread with the last of its objects, which the queue refers to.
+    del queue
     gc.collect()
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=60)
