@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.session.java import find_java
 from tests.environ import IS_ALL_REQUIRED, SPILL_BYTES, child_path
@@ -75,7 +74,7 @@ def spark(
     spark_environ: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[SparkSession]:
-    """The session, with the format registered.
+    """The session. Spark finds the format by itself, as it does for users.
 
     Its plans are plain, except in a full run and with ``usual_plans``. The program that loses
     executors and the Connect server have Spark's usual ones.
@@ -88,7 +87,6 @@ def spark(
         session.sparkContext.setLogLevel("OFF")
         if not request.config.getoption("full"):
             plan_plainly(session)
-        bucketq.spark.register(session)
         yield session
         session.stop()
 

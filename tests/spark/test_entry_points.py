@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import bucketq
+import bucketq.spark
 
 
 def numbers(spark: SparkSession) -> DataFrame:
@@ -16,6 +17,18 @@ def numbers(spark: SparkSession) -> DataFrame:
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2)
     rows = source.option("numPartitions", 1).load()
     return rows.selectExpr("'x' AS kind", "CAST(value AS string) AS payload")
+
+
+def test_spark_finds_the_format_and_registering_it_does_no_harm(
+    spark: SparkSession, file_url: str
+) -> None:
+    """The session of these tests registers nothing; a new session knows what Spark has found."""
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        queue.push("mail", 1)
+    other = spark.newSession()
+    for _ in range(2):
+        assert other.read.format("bucketq").load(file_url).count() == 1
+        bucketq.spark.register(other)
 
 
 def test_a_query_with_a_name_pushes(spark: SparkSession, file_url: str, tmp_path: Path) -> None:

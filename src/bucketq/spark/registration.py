@@ -1,4 +1,4 @@
-"""``register``: adds the format ``bucketq`` to a Spark session."""
+"""``register``: adds the format ``bucketq`` to a Spark session that has not found it by itself."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Add ``format("bucketq")`` to a session, of this process or over Spark Connect.
 
-    In local mode, Spark's Python workers run the current interpreter, unless ``PYSPARK_PYTHON``
-    names another.
+    Spark finds the format by itself (``pyspark_bucketq``) if the Python that it runs on the driver
+    has bucketq. This is for a session whose Python does not. In local mode, Spark's Python workers
+    then run the current interpreter, unless ``PYSPARK_PYTHON`` names another.
     """
     prepare_session(spark)
     from bucketq.spark.data_source import BucketQDataSource  # noqa: PLC0415 - pyspark is an extra

@@ -1,12 +1,18 @@
-"""Registering: with a Spark that is new enough, and nothing else."""
+"""Registering: by Spark itself, or by a call, with a Spark that is new enough."""
 
 from __future__ import annotations
 
+import pickle
+import struct
+import sys
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.sql.worker.lookup_data_sources import _main as look_up
 
+import pyspark_bucketq
 from bucketq.errors import InvalidRequestError
 from bucketq.spark import register
 from bucketq.spark.data_source import BucketQDataSource
@@ -39,3 +45,30 @@ def test_a_spark_that_is_too_old_is_rejected(version: str) -> None:
 def test_a_value_that_is_not_a_session_is_rejected() -> None:
     with pytest.raises(InvalidRequestError, match="takes a SparkSession, got str"):
         register(cast("Any", "local[2]"))
+
+
+def test_spark_finds_the_format_in_the_installed_packages() -> None:
+    """With the program that Spark runs for it, once for each JVM."""
+    written = BytesIO()
+    look_up(BytesIO(), written)
+    written.seek(0)
+
+    def read_text() -> bytes:
+        (length,) = struct.unpack("!i", written.read(4))
+        return written.read(length)
+
+    assert struct.unpack("!i", written.read(4)) == (1,)
+    assert read_text() == b"bucketq"
+    assert pickle.loads(read_text()) is BucketQDataSource
+
+
+def test_without_the_extra_the_package_offers_no_format_and_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One error would keep Spark from finding the formats of other packages, too."""
+    monkeypatch.setitem(sys.modules, "bucketq.spark.data_source", None)
+    assert not hasattr(pyspark_bucketq, "DefaultSource")
+    with pytest.raises(AttributeError, match=r"install bucketq\[spark\] for this Python"):
+        pyspark_bucketq.DefaultSource  # noqa: B018 - it is asked for
+    with pytest.raises(AttributeError, match="has no attribute 'Source'"):
+        pyspark_bucketq.Source  # noqa: B018
