@@ -385,6 +385,7 @@ class BlockingQueue(Generic[T]):
         worker: str | None = None,
         lease_s: Duration | None = None,
         max_failures: int = 0,
+        max_bytes: int = 0,
     ) -> BatchState:
         """Take the next batch of jobs, or the one that is open again: the identical set.
 
@@ -396,6 +397,9 @@ class BlockingQueue(Generic[T]):
         A batch that is claimed under another epoch has failed once more. After ``max_failures`` it
         is taken apart: it is open without jobs, and each of them comes in a later batch of its own,
         where it fails once each time that its batch does. 0 means that it never is.
+
+        A new batch ends before its payloads have more than ``max_bytes`` bytes, counting those that
+        are kept beside the queue; it has one job at least. 0 means that they are not counted.
         """
         return self._call(
             self._queue.claim_batch,
@@ -407,6 +411,7 @@ class BlockingQueue(Generic[T]):
             worker=worker,
             lease_s=lease_s,
             max_failures=max_failures,
+            max_bytes=max_bytes,
         )
 
     def read_batch(

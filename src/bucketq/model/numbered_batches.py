@@ -167,6 +167,8 @@ class ClaimBatch(Operation, frozen=True):
     """How long the worker of these attempts may be silent; None: as the settings say."""
     max_failures: int = 0
     """How many drivers may fail to finish a batch before it is taken apart; 0: any number."""
+    max_bytes: int = 0
+    """How many bytes the payloads of a batch may have, unless it has one job; 0: any number."""
 
 
 class ReadBatch(Operation, frozen=True):

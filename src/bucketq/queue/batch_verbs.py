@@ -68,6 +68,7 @@ class BatchVerbs(Generic[T]):
         worker: str | None = None,
         lease_s: Duration | None = None,
         max_failures: int = 0,
+        max_bytes: int = 0,
     ) -> BatchState:
         """Take the next batch of jobs, or the one that is open again: the identical set.
 
@@ -79,6 +80,9 @@ class BatchVerbs(Generic[T]):
         A batch that is claimed under another epoch has failed once more. After ``max_failures`` it
         is taken apart: it is open without jobs, and each of them comes in a later batch of its own,
         where it fails once each time that its batch does. 0 means that it never is.
+
+        A new batch ends before its payloads have more than ``max_bytes`` bytes, counting those that
+        are kept beside the queue; it has one job at least. 0 means that they are not counted.
         """
         _check_batch(consumer, batch)
         operation = bulk.ClaimBatch(
@@ -91,6 +95,7 @@ class BatchVerbs(Generic[T]):
             limit=limit,
             lease_s=lease_seconds(lease_s),
             max_failures=max_failures,
+            max_bytes=max_bytes,
         )
         return cast("BatchState", await self._sender.send(operation))
 

@@ -169,6 +169,8 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
         kinds=("index", "mail"),
         limit=500,
         lease_s=600.5,
+        max_failures=3,
+        max_bytes=2**60,
     ),
     numbered_batches.ReadBatch(consumer="", batch=0, limit=0),
     numbered_batches.ReadBatch(consumer="spark", batch=7, start=200, limit=100),

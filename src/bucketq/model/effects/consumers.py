@@ -87,6 +87,7 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
     leases.check_claim(state, operation)
     record = _opened(state, operation)
     check.whole_number(operation.max_failures, "max_failures", 0)
+    check.whole_number(operation.max_bytes, "max_bytes", 0)
     if record.is_open and operation.batch == record.batch:
         return _replay(state, record, operation, now)
     if record.is_open or operation.batch != record.batch + 1:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappushpop, nsmallest
+from math import inf
 
 from bucketq.model.effects.limits.turns import Turns, has_turns
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
@@ -21,6 +22,7 @@ from bucketq.model.indexes.running_jobs import running_bytes
 from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import Claim
 from bucketq.model.records import JobRecord
+from bucketq.model.side_objects import payload_size
 from bucketq.model.state import State
 
 _KINDS_AHEAD = 64
@@ -66,11 +68,14 @@ def _take_turns(state: State, operation: Claim | ClaimBatch, now: datetime) -> l
     turns = Turns(state, operation.kinds, now)
     taken: list[JobRecord] = []
     seen: set[int] = set()
+    bytes_left = _most_bytes(operation)
     try:
         while len(taken) < operation.limit and room > 0 and (job := turns.next()) is not None:
             if job.seq in seen:
                 turns.drop(job)
                 continue
+            if bytes_left != inf and (bytes_left := bytes_left - payload_size(job)) < 0 and taken:
+                break
             seen.add(job.seq)
             turns.take(job)
             taken.append(job)
@@ -92,11 +97,16 @@ def _take_in_order(
     first = heappop(firsts) if firsts else None
     lanes, first_of = state.waiting.lanes, state.waiting.first_of
     seen: set[int] = set()
+    bytes_left = _most_bytes(operation)
     while first is not None:
         _, kind, job = first
         if job is None:
             _decode_head(state, kind, now, firsts, operation.limit - len(taken) - 1)
         else:
+            if bytes_left != inf and job.seq not in seen:
+                bytes_left -= payload_size(job)
+                if bytes_left < 0 and taken:
+                    return
             lanes[kind].pop(job)
             if job.seq not in seen:  # One that was moved may stand there twice.
                 seen.add(job.seq)
@@ -110,6 +120,11 @@ def _take_in_order(
             first = heappushpop(firsts, first)
         elif firsts:
             first = heappop(firsts)
+
+
+def _most_bytes(operation: Claim | ClaimBatch) -> float:
+    """Return how many bytes the payloads of a claim may have, unless it gets one job."""
+    return (operation.max_bytes or inf) if isinstance(operation, ClaimBatch) else inf
 
 
 def _firsts_of(state: State, chosen: Iterable[str], now: datetime) -> list[FirstOfLane]:

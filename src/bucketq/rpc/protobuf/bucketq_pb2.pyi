@@ -429,7 +429,7 @@ class OpenConsumer(_message.Message):
     def __init__(self, consumer: _Optional[str] = ...) -> None: ...
 
 class ClaimBatch(_message.Message):
-    __slots__ = ("consumer", "epoch", "batch", "secret", "worker", "kinds", "limit", "lease_s", "max_failures")
+    __slots__ = ("consumer", "epoch", "batch", "secret", "worker", "kinds", "limit", "lease_s", "max_failures", "max_bytes")
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
@@ -439,6 +439,7 @@ class ClaimBatch(_message.Message):
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     MAX_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     consumer: str
     epoch: int
     batch: int
@@ -448,7 +449,8 @@ class ClaimBatch(_message.Message):
     limit: int
     lease_s: float
     max_failures: int
-    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., secret: _Optional[str] = ..., worker: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., lease_s: _Optional[float] = ..., max_failures: _Optional[int] = ...) -> None: ...
+    max_bytes: int
+    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., secret: _Optional[str] = ..., worker: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., lease_s: _Optional[float] = ..., max_failures: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class ReadBatch(_message.Message):
     __slots__ = ("consumer", "batch", "start", "limit")

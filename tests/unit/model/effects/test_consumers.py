@@ -388,3 +388,28 @@ def test_the_limit_of_an_earlier_batch_does_not_bind_the_open_one() -> None:
         queue.reload()
         queue.expire(queue.job("2"))
         assert queue.ok(claim(2)) == BatchState(2, 1)
+
+
+SIZES = {"1": 8, "2": 8, "3": 98, "4": 8, "5": 8, "6": 8}
+
+
+@pytest.mark.parametrize("group", ["", "g"])
+def test_a_batch_ends_before_its_payloads_have_too_many_bytes(group: str) -> None:
+    """Also if groups take turns; a payload that is too large comes alone."""
+    queue = opened(max_format=2)
+    for job_id, size in SIZES.items():
+        queue.push(job_id, payload="x" * size, group=group)
+    for number, jobs in enumerate(("12", "3", "456"), 1):
+        assert queue.ok(claim(number, max_bytes=30)) == BatchState(number, len(jobs))
+        assert batch_of(queue, number) == [*jobs]
+        queue.ok(ack(number))
+    assert queue.ok(claim(4, max_bytes=30)) == BatchState(4, 0)
+
+
+def test_a_batch_that_is_claimed_again_keeps_its_jobs_whatever_their_bytes() -> None:
+    queue = opened()
+    queue.push_many("1", "2", "3", payload="x" * 8)
+    queue.ok(claim(1, max_bytes=20))
+    assert queue.ok(claim(1, max_bytes=5)) == BatchState(1, 2)
+    assert batch_of(queue) == ["1", "2"]
+    queue.refused(claim(2, max_bytes=-1), InvalidRequestError)
