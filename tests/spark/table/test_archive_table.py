@@ -98,6 +98,27 @@ def test_a_range_is_exact_to_the_microsecond(url: str, read: Read) -> None:
     assert ids(read(url, since="2025-03-04T10:00", until="2025-03-04T10:00")) == []
 
 
+@pytest.mark.parametrize("is_pushed", [True, False])
+def test_a_condition_is_pushed_down_if_the_setting_of_spark_is_on(
+    spark: SparkSession, file_url: str, read: Read, is_pushed: bool
+) -> None:
+    """The session is far from UTC, and so are the hours that are written in a query."""
+    put(file_url, 1, done("before", TEN - US), done("mail", TEN - US, "mail"))
+    put(file_url, 2, done("first", TEN), done("last", TEN + HOUR - US), done("m", TEN, "mail"))
+    put(file_url, 3, done("next", TEN + HOUR))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", is_pushed)
+    try:
+        rows = read(file_url, since="2020-01-01", until="2025-12-01").where(
+            "finished_at >= '2025-03-04T10:00:00Z' AND finished_at < '2025-03-04T11:00:00Z' "
+            "AND kind IN ('x', 'y') AND status = 'done'"
+        )
+        assert ids(rows) == ["first", "last"]
+        # A task for each range of time: hours if there are few, and 32 of days if there are many.
+        assert rows.rdd.getNumPartitions() == (1 if is_pushed else 32)
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
 def test_a_job_archived_twice_by_a_crash_is_read_once(file_url: str, read: Read) -> None:
     put(file_url, 1, done("a", TEN), done("b", TEN))
     put(file_url, 2, done("b", TEN), done("c", TEN))

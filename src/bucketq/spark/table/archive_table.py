@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.archive.reader import ArchiveReader
@@ -18,6 +18,7 @@ from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import opened_store
 from bucketq.spark.table.job_schema import fetched_batches
+from bucketq.spark.table.pushed_filters import OptionalPushdown, narrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,12 +50,20 @@ class ArchiveTableReader(DataSourceReader):
         self._options = options
         self._columns = columns
 
+    @property
+    def pushFilters(self) -> OptionalPushdown:  # noqa: N802 - Spark's name
+        """What Spark calls with the filters of a query."""
+        return OptionalPushdown(self._narrow)
+
+    def _narrow(self, filters: list[Filter]) -> None:
+        self._options = narrow(self._options, filters, SystemClock().now())
+
     def partitions(self) -> list[ArchivePartition]:
         """Split the requested time range."""
         options = self._options
         asyncio.run(see_archive(options.access.url))
         until = options.until or SystemClock().now()
-        ranges = list(_split(options.since or until, until))
+        ranges = [] if options.is_empty else list(_split(options.since or until, until))
         count = min(options.partitions or _PARTITIONS_MAX, len(ranges)) or 1
         return [ArchivePartition(ranges[number::count]) for number in range(count)]
 

@@ -13,7 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
@@ -23,6 +23,7 @@ from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.spark.table.job_schema import JobPartition, cut_lines, read_job_partition
+from bucketq.spark.table.pushed_filters import OptionalPushdown, narrow
 from bucketq.spark.table.segment_rows import SegmentSlice, has_status, read_slices
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ class QueueTableReader(DataSourceReader):
         self._columns = columns
         self._access = options.access.for_executors()
 
+    @property
+    def pushFilters(self) -> OptionalPushdown:  # noqa: N802 - Spark's name
+        """What Spark calls with the filters of a query."""
+        return OptionalPushdown(self._narrow)
+
+    def _narrow(self, filters: list[Filter]) -> None:
+        self._options = narrow(self._options, filters, SystemClock().now())
+
     def partitions(self) -> list[TablePartition]:
         """Read the object of the queue on the driver, and split its jobs."""
         found = read_version(self._options)
@@ -96,6 +105,8 @@ def read_version(options: ReadOptions) -> JobLines:
         found = _snapshot_of_broker(access)
     else:
         found = asyncio.run(_read_object(access))
+    if options.is_empty:
+        return found._replace(hot=[], segments=[])
     if not options.statuses and not options.kinds:
         return found
     return found._replace(
