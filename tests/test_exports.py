@@ -152,8 +152,8 @@ def test_an_error_is_caught_by_what_the_caller_does_about_it() -> None:
 
 def test_the_public_names_for_spark_are_these_and_cost_no_spark() -> None:
     names = [
-        *("StreamBatch", "compact", "finish", "for_each_batch", "page", "register", "replay"),
-        *("report", "run", "settle"),
+        *("StreamBatch", "compact", "export_metrics", "finish", "for_each_batch", "page"),
+        *("register", "replay", "report", "run", "settle"),
     ]
     look = (
         "import sys, bucketq.spark as spark; "

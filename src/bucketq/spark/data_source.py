@@ -17,11 +17,11 @@ from bucketq.spark.format_options import (
     has_stream_option,
     is_of_changes,
     read_options,
-    refuse,
     stream_options,
     stream_write_options,
     write_options,
 )
+from bucketq.spark.option_values import refuse
 from bucketq.spark.stream.changes_stream import ChangesStreamReader
 from bucketq.spark.stream.stream_reader import JobStreamReader
 from bucketq.spark.stream.stream_writer import JobStreamWriter

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import Literal, NoReturn, get_args
+from typing import Literal, get_args
 
-from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.records import STATUSES
+from bucketq.spark import option_values as values
+from bucketq.spark.option_values import refuse
 from bucketq.spark.queue_access import QueueAccess
 
 TableName = Literal["jobs", "archive", "changes"]
@@ -31,7 +32,7 @@ _CHANGES_STREAM = (*_SHARED, "table", "startingVersion", "maxVersionsPerTrigger"
 _WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId", "bulk")
 _STREAM_ONLY = (
     *("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim"),
-    "maxBatchFailures",
+    *("maxBatchFailures", "maxBytesPerTrigger"),
 )
 _STREAM = (*_SHARED, "kind", *_STREAM_ONLY, _FETCH)
 _BATCH_WRITE_ONLY = ("writeId", "maxJobsPerCommit", "bulk")
@@ -56,8 +57,6 @@ _SIMILARITY = 0.8
 ALL_COLUMNS = "*"
 """The value of ``payloadColumns`` for all columns that are not fields of a job."""
 
-_SECONDS_MAX = 3600.0
-"""A timeout or lease of more than an hour is more likely a mistake, such as milliseconds."""
 _RANGE_MAX = timedelta(days=366 * 20)
 """A longer range of the archive is listed by so many days that it is more likely a mistake."""
 _PARTITIONS_MAX = 10_000
@@ -78,7 +77,6 @@ _FETCH_BYTES_MAX = 1 << 30
 _LEASE_S = 300.0
 """Long enough to restart a driver, so that it finds its micro-batch unchanged."""
 _WRITE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_SWITCH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -102,6 +100,8 @@ class ReadOptions:
     first: int | None = None
     last: int | None = None
     """The versions of a read of changes; None: from the first, and to the last there is."""
+    is_empty: bool = False
+    """Whether no row can pass the filters of the query."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,8 @@ class StreamOptions:
     fetch_bytes: int | None = None
     """How large a payload may be to be fetched if it is not in its job; None: 16 MiB, and a larger
     one is an error."""
+    max_bytes: int = 0
+    """How many bytes the payloads of a micro-batch may have, unless it has one job; 0: any."""
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -160,7 +162,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     table = found.get("table", "jobs")
     if table not in _TABLES:
         refuse(f"unknown table {table!r}: the option table is one of {', '.join(_TABLES)}")
-    statuses = _list(found, "status")
+    statuses = values.name_list(found, "status")
     for status in statuses:
         if status not in STATUSES:
             refuse(
@@ -169,18 +171,18 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     since, until = _time_range(found, table)
     _check_past(found, table)
     return ReadOptions(
-        version=_count(found, "version", _VERSION_MAX),
-        at=_time(found, "timestamp"),
-        first=_count(found, "startingVersion", _VERSION_MAX),
-        last=_count(found, "endingVersion", _VERSION_MAX),
+        version=values.whole_number(found, "version", _VERSION_MAX),
+        at=values.moment(found, "timestamp"),
+        first=values.whole_number(found, "startingVersion", _VERSION_MAX),
+        last=values.whole_number(found, "endingVersion", _VERSION_MAX),
         access=_access(found),
         table=table,
         statuses=statuses,
         kinds=_kinds(found),
         since=since,
         until=until,
-        partitions=_count(found, "numPartitions", _PARTITIONS_MAX),
-        fetch_bytes=_size(found, _FETCH) or 0,
+        partitions=values.whole_number(found, "numPartitions", _PARTITIONS_MAX),
+        fetch_bytes=values.byte_count(found, _FETCH, _FETCH_BYTES_MAX) or 0,
     )
 
 
@@ -189,9 +191,10 @@ def changes_stream_options(given: Mapping[str, str]) -> ChangesStreamOptions:
     found = _named(given, _CHANGES_STREAM, "streams of changes")
     return ChangesStreamOptions(
         access=_access(found),
-        first=_count(found, "startingVersion", _VERSION_MAX),
-        max_versions=_count(found, "maxVersionsPerTrigger", _VERSION_MAX) or _VERSIONS_PER_TRIGGER,
-        fail_on_loss=_switch(found, "failOnDataLoss", default=True),
+        first=values.whole_number(found, "startingVersion", _VERSION_MAX),
+        max_versions=values.whole_number(found, "maxVersionsPerTrigger", _VERSION_MAX)
+        or _VERSIONS_PER_TRIGGER,
+        fail_on_loss=values.switch(found, "failOnDataLoss", default=True),
     )
 
 
@@ -212,14 +215,14 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
             f"option writeId: {write_id!r} is not a valid id; use 1 to 64 letters, digits and "
             ". _ -, beginning with a letter or digit"
         )
-    jobs_per_commit = _count(found, "maxJobsPerCommit", _JOBS_MAX)
-    bulk = None if "bulk" not in found else _switch(found, "bulk", default=False)
+    jobs_per_commit = values.whole_number(found, "maxJobsPerCommit", _JOBS_MAX)
+    bulk = None if "bulk" not in found else values.switch(found, "bulk", default=False)
     if bulk and jobs_per_commit is not None:
         refuse("the options bulk and maxJobsPerCommit exclude each other: bulk is one commit")
     return WriteOptions(
         access=_access(found),
         kind=kind,
-        payload_columns=_list(found, "payloadColumns"),
+        payload_columns=values.name_list(found, "payloadColumns"),
         jobs_per_commit=jobs_per_commit,
         write_id=write_id,
         bulk=False if jobs_per_commit is not None else bulk,
@@ -240,12 +243,13 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         access=_access(found),
         consumer=consumer,
         kinds=_kinds(found),
-        max_jobs=_count(found, "maxJobsPerTrigger", _JOBS_MAX) or _JOBS_PER_TRIGGER,
-        partitions=_count(found, "minPartitions", _PARTITIONS_MAX) or 1,
-        lease_s=_seconds(found, "leaseSeconds", _LEASE_S),
-        fail_on_lost=_switch(found, "failOnLostClaim", default=True),
+        max_jobs=values.whole_number(found, "maxJobsPerTrigger", _JOBS_MAX) or _JOBS_PER_TRIGGER,
+        partitions=values.whole_number(found, "minPartitions", _PARTITIONS_MAX) or 1,
+        lease_s=values.seconds(found, "leaseSeconds", _LEASE_S),
+        fail_on_lost=values.switch(found, "failOnLostClaim", default=True),
         max_failures=_failures(found),
-        fetch_bytes=_size(found, _FETCH),
+        fetch_bytes=values.byte_count(found, _FETCH, _FETCH_BYTES_MAX),
+        max_bytes=values.size(found, "maxBytesPerTrigger") or 0,
     )
 
 
@@ -258,11 +262,6 @@ def stream_write_options(given: Mapping[str, str]) -> WriteOptions:
                 "one commit, under the id of the query and its own number; leave it out"
             )
     return write_options({name: given[name] for name in given if name.lower() not in _SPARK_OWN})
-
-
-def refuse(message: str) -> NoReturn:
-    """Raise ``InvalidRequestError``."""
-    raise InvalidRequestError(message)
 
 
 def has_stream_option(given: Mapping[str, str]) -> bool:
@@ -326,63 +325,27 @@ def _access(found: Mapping[str, str]) -> QueueAccess:
             f"that is stored in a catalog; if this is one, {_VIEW}"
         )
     check_shared(url)
-    timeout_s = _seconds(found, "timeoutSeconds", QueueAccess.timeout_s)
+    timeout_s = values.seconds(found, "timeoutSeconds", QueueAccess.timeout_s)
     return QueueAccess(url, timeout_s, found.get("token") or None)
 
 
 def _kinds(found: Mapping[str, str]) -> tuple[str, ...]:
-    chosen = _list(found, "kind")
+    chosen = values.name_list(found, "kind")
     check.kinds(chosen)
     return chosen
-
-
-def _count(found: Mapping[str, str], name: str, most: int) -> int | None:
-    """Return a whole number from 1 on, or None if it is not given."""
-    text = found.get(name)
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-        refuse(f"option {name}: {text!r} is not a whole number from 1 to {most:,}")
-    return int(text)
-
-
-def _size(found: Mapping[str, str], name: str) -> int | None:
-    """Return a number of bytes, or None if it is not given; 0 is a number."""
-    return 0 if found.get(name) == "0" else _count(found, name, _FETCH_BYTES_MAX)
 
 
 def _failures(found: Mapping[str, str]) -> int:
     if found.get("maxBatchFailures") == "0":
         return 0
-    return _count(found, "maxBatchFailures", _FAILURES_MAX) or _BATCH_FAILURES
-
-
-def _seconds(found: Mapping[str, str], name: str, default: float) -> float:
-    text = found.get(name)
-    try:
-        value = default if text is None else float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= _SECONDS_MAX:
-        refuse(f"option {name}: {text!r} is not a number of seconds up to {_SECONDS_MAX:.0f}")
-    return value
-
-
-def _switch(found: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = found.get(name)
-    if text is None:
-        return default
-    value = _SWITCH.get(text.strip().lower())
-    if value is None:
-        refuse(f"option {name}: {text!r} is neither true nor false")
-    return value
+    return values.whole_number(found, "maxBatchFailures", _FAILURES_MAX) or _BATCH_FAILURES
 
 
 def _time_range(
     found: Mapping[str, str], table: str
 ) -> tuple[datetime, datetime | None] | tuple[None, None]:
     """Return the time range of a read of the archive; a read of the queue has none."""
-    since, until = _time(found, "from"), _time(found, "to")
+    since, until = values.moment(found, "from"), values.moment(found, "to")
     if table != "archive":
         if since or until:
             refuse(
@@ -414,21 +377,3 @@ def _check_past(found: Mapping[str, str], table: str) -> None:
         refuse("a change has no status and no kind: filter the rows instead")
     if table == "changes" and _FETCH in found:
         refuse("fetchBytes is for jobs and the archive: a change has references")
-
-
-def _list(found: Mapping[str, str], name: str) -> tuple[str, ...]:
-    names = (each.strip() for each in found.get(name, "").split(","))
-    return tuple(each for each in names if each)
-
-
-def _time(found: Mapping[str, str], name: str) -> datetime | None:
-    text = found.get(name)
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        # A time without a zone is in UTC, whatever the zone of the session or the machine.
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        message = f"option {name}: {text!r} is not a time; write 2026-11-01 or 2026-11-01T10:00:00Z"
-        raise InvalidRequestError(message) from error

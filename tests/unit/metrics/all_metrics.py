@@ -14,6 +14,7 @@ from bucketq.metrics.broker_metrics import BrokerMetrics
 from bucketq.metrics.process_registry import new_registry
 from bucketq.metrics.queue_collector import QueueCollector
 from bucketq.metrics.worker_metrics import WorkerMetrics
+from bucketq.spark.stream.stream_metrics import StreamMetrics
 
 
 class Known(NamedTuple):
@@ -58,3 +59,10 @@ def worker_metrics() -> list[Known]:
     registry = new_registry()
     WorkerMetrics(registry, Worker("memory://"))
     return [each for each in _of(registry) if each.name != "bucketq_info"]
+
+
+def stream_metrics() -> list[Known]:
+    """The metrics of streams on Spark."""
+    registry = CollectorRegistry()
+    StreamMetrics(registry)
+    return _of(registry)

@@ -136,6 +136,10 @@ def test_everything_can_be_chosen_in_any_case() -> None:
             "unknown option 'table': it is for reading tables; for streams",
         ),
         ({**GIVEN, "maxJobsPerTrigger": "0"}, "option maxJobsPerTrigger: '0'"),
+        *(
+            ({**GIVEN, "maxBytesPerTrigger": size}, f"option maxBytesPerTrigger: '{size}' is not")
+            for size in ("0", "-1", "64 mb", "many", "1.5g", "", "9999999t", "²")
+        ),
         ({**GIVEN, "minPartitions": "-1"}, "option minPartitions: '-1'"),
         ({**GIVEN, "leaseSeconds": "0"}, "option leaseSeconds: '0'"),
         ({**GIVEN, "failOnLostClaim": "no"}, "'no' is neither true nor false"),
@@ -155,3 +159,15 @@ def test_options_of_batch_writes_are_rejected_by_streams() -> None:
     for name in ("writeId", "maxjobspercommit"):
         with pytest.raises(InvalidRequestError, match=f"the option {name} is not for streams"):
             stream_write_options({"path": URL, name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("67108864", 1 << 26), ("64m", 1 << 26), (" 1G ", 1 << 30), ("10kb", 10240)],
+)
+def test_the_bytes_of_a_micro_batch_may_have_a_unit(text: str, size: int) -> None:
+    assert stream_options({**GIVEN, "maxBytesPerTrigger": text}).max_bytes == size
+
+
+def test_without_a_limit_the_bytes_of_a_micro_batch_are_not_counted() -> None:
+    assert stream_options(GIVEN).max_bytes == 0

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from bucketq.errors import (
     ConsumerFencedError,
@@ -30,6 +30,7 @@ from bucketq.errors import (
 from bucketq.model.numbered_batches import BatchState
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import JobRecord
+from bucketq.model.side_objects import payload_size
 from bucketq.queue.queue import Queue
 from bucketq.spark.format_options import StreamOptions
 from bucketq.spark.stream.acknowledge import acknowledge_micro_batch
@@ -39,7 +40,7 @@ A = TypeVar("A")
 POLL_S = 0.25
 """The wait between claims that find nothing: short for a person, and four cheap reads a second."""
 LAG_S = 1.0
-"""How old the reported number of waiting jobs may be, as counting them costs a read."""
+"""How often a stream that finds no jobs counts those that wait, as that costs a read."""
 _RENEWALS_PER_LEASE = 3
 """One renewal can fail, and the next is still in time."""
 _RETRY_S = 0.5
@@ -50,6 +51,18 @@ accepts from a broker."""
 _SHOWN_IDS = 3
 """Of how many jobs a message has the ids: it stays a line."""
 _log = logging.getLogger(__name__)
+
+
+class BatchProgress(NamedTuple):
+    """What a query's progress shows of a stream."""
+
+    batch: int
+    """The number of the last batch."""
+    jobs: int = 0
+    payload_bytes: int = 0
+    """How many jobs that batch has, and how many bytes their payloads."""
+    waiting: int = 0
+    """About how many jobs wait: the lag of the stream."""
 
 
 class MicroBatches:
@@ -70,6 +83,10 @@ class MicroBatches:
         self._left: int | None = None
         """How many jobs may still be claimed, if the query ends with what is queued now."""
         self._waiting = 0
+        self._read_ahead: tuple[int, list[JobRecord], list[str]] | None = None
+        """The number, the jobs and the lost ids of a batch that was read when it was claimed."""
+        self._sizes = (0, 0)
+        """The number of jobs of the last batch, and of the bytes of their payloads."""
         self._is_paused = False
         """Whether a pause was logged that is still in force."""
         self._counted_at = float("-inf")
@@ -100,9 +117,9 @@ class MicroBatches:
         return self._last - 1 if self._pending else self._last
 
     @property
-    def progress(self) -> tuple[int, int]:
-        """The number of the last batch, and about how many jobs are waiting."""
-        return self._last, self._waiting
+    def progress(self) -> BatchProgress:
+        """The last batch, and about how many jobs are waiting behind it."""
+        return BatchProgress(self._last, *self._sizes, self._waiting)
 
     async def limit_to_queued(self) -> None:
         """Claim as many jobs as are queued now, and then no more."""
@@ -125,8 +142,13 @@ class MicroBatches:
         if not self._pending:
             self._found_none_at = asyncio.get_running_loop().time()
             self._left = None if self._left is None else 0
-        await self._update_waiting()
-        return self._last if self._pending else start
+            await self._update_waiting()
+            return start
+        found, lost = await self._read(self._last)
+        self._read_ahead = (self._last, found, lost)
+        self._sizes = (len(found), sum(map(payload_size, found)))
+        await self._update_waiting(is_due=True)
+        return self._last
 
     async def jobs(self, start: int, end: int) -> list[JobRecord]:
         """Return the jobs of a batch, the same at each call, in the order of their claim."""
@@ -139,7 +161,8 @@ class MicroBatches:
         if not self._held:
             async with self._lock:
                 await self._retry(lambda: self._claim(end, None))
-        found, lost = await self._read(end)
+        ahead, self._read_ahead = self._read_ahead, None
+        found, lost = ahead[1:] if ahead and ahead[0] == end else await self._read(end)
         if lost:
             shown = ", ".join(lost[:_SHOWN_IDS]) + (", …" if len(lost) > _SHOWN_IDS else "")
             what = f"{len(lost):,} of {len(lost) + len(found):,} jobs of batch {end} are lost"
@@ -187,6 +210,7 @@ class MicroBatches:
             worker=self._name,
             lease_s=options.lease_s,
             max_failures=options.max_failures,
+            max_bytes=options.max_bytes,
         )
         if is_repeated and not self._held and not state.jobs and not state.lost:
             _log.warning(
@@ -229,10 +253,10 @@ class MicroBatches:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._found_none_at + POLL_S - loop.time()))
 
-    async def _update_waiting(self) -> None:
-        """Count the waiting jobs, unless that was done less than ``LAG_S`` ago."""
+    async def _update_waiting(self, *, is_due: bool = False) -> None:
+        """Count the waiting jobs, if that is due or was not done for ``LAG_S``."""
         now = asyncio.get_running_loop().time()
-        if now >= self._counted_at + LAG_S:
+        if is_due or now >= self._counted_at + LAG_S:
             self._counted_at = now
             stats = await self._retry(self._queue.stats)
             self._waiting = self._count(stats)

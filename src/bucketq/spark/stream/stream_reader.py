@@ -29,8 +29,9 @@ from bucketq.errors import PayloadTooLargeError
 from bucketq.model.records import JobRecord
 from bucketq.queue.job import FETCH_BYTES
 from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
-from bucketq.spark.format_options import StreamOptions, refuse, stream_options
+from bucketq.spark.format_options import StreamOptions, stream_options
 from bucketq.spark.large_bodies import size_of
+from bucketq.spark.option_values import refuse
 from bucketq.spark.stream.checkpoint import batch_of, offset_of
 from bucketq.spark.stream.micro_batches import MicroBatches
 from bucketq.spark.table.job_schema import (
@@ -113,9 +114,14 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stream.call(stream.batches.limit_to_queued)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return what a query's progress shows: the last batch, and how many jobs are waiting."""
-        batch, waiting = self._opened().batches.progress
-        return {**self._offset(batch), "waiting": waiting}
+        """Return what a query's progress shows: the last batch, its size, and the lag."""
+        found = self._opened().batches.progress
+        return {
+            **self._offset(found.batch),
+            "jobs": found.jobs,
+            "bytes": found.payload_bytes,
+            "waiting": found.waiting,
+        }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[JobPartition]:
         """Split the jobs of a micro-batch."""

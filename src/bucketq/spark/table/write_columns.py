@@ -13,7 +13,8 @@ from typing import Literal
 from pyspark.sql import types as t
 
 from bucketq.errors import InvalidRequestError
-from bucketq.spark.format_options import ALL_COLUMNS, WriteOptions, refuse
+from bucketq.spark.format_options import ALL_COLUMNS, WriteOptions
+from bucketq.spark.option_values import refuse
 
 PayloadForm = Literal["json", "bytes", "value"]
 """JSON as text, bytes as they are, or another value, which is encoded as JSON."""

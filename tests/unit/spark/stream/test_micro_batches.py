@@ -319,7 +319,28 @@ async def test_progress_reports_how_many_jobs_are_waiting() -> None:
     await push(world, 2, kind="other")
     async with driving(world, replace(OPTIONS, kinds=("index",))) as batches:
         await batches.latest(0, 2)
-        assert batches.progress == (1, 3)
+        assert batches.progress == (1, 2, 2, 3)
+        await push(world, 4)
+        await batches.latest(1, 1)
+        assert batches.progress == (2, 1, 1, 6), "each batch is counted anew"
+
+
+@virtual
+async def test_a_batch_ends_before_its_payloads_have_too_many_bytes() -> None:
+    world = World()
+    async with world.rival() as queue:
+        await queue.push_many(
+            [JobSpec(kind="index", payload="x" * size) for size in (8, 8, 98, 8, 8, 8)]
+        )
+    pushed = await world.ids()
+    options = replace(OPTIONS, max_bytes=30)
+    async with driving(world, options) as batches:
+        await batches.limit_to_queued()
+        for start, jobs in enumerate((pushed[:2], pushed[2:3], pushed[3:])):
+            assert await batches.latest(start, 100) == start + 1
+            assert await ids(batches, start) == jobs
+        assert await batches.latest(3, 100) == 3
+    assert await statuses(world) == {"done": 6}
 
 
 @virtual

@@ -10,7 +10,6 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 import bucketq
 from bucketq import InvalidRequestError, JobSpec, QueueNotFoundError
-from bucketq.spark.stream import micro_batches
 from bucketq.spark.stream.stream_reader import JobStreamReader
 
 
@@ -33,10 +32,7 @@ def done(url: str) -> int:
         return queue.stats().total("done")
 
 
-def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(micro_batches, "LAG_S", 0.0)  # Or waiting jobs are counted once a second.
+def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for(url: str) -> None:
     reader = JobStreamReader({"path": url, "consumer": "c", "maxJobsPerTrigger": "3"})
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(3)
@@ -49,7 +45,13 @@ def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for(
         second = reader.latestOffset(first, limit)
         assert done(url) == 3
         assert payloads(reader, first, second) == "34"
-        assert reader.reportLatestOffset() == {"consumer": "c", "batch": 2, "waiting": 0}
+        assert reader.reportLatestOffset() == {
+            "consumer": "c",
+            "batch": 2,
+            "jobs": 2,
+            "bytes": 2,
+            "waiting": 0,
+        }
     finally:
         reader.stop()
     again = JobStreamReader({"path": url, "consumer": "c"})
