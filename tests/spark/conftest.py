@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import bucketq.spark
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.session.java import find_java
 from tests.environ import IS_ALL_REQUIRED, SPILL_BYTES, child_path
@@ -74,7 +75,9 @@ def spark(
     spark_environ: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[SparkSession]:
-    """The session. Spark finds the format by itself, as it does for users.
+    """The session, with the format registered.
+
+    Spark finds it by itself as well, unless this machine is so busy that it gives up looking.
 
     Its plans are plain, except in a full run and with ``usual_plans``. The program that loses
     executors and the Connect server have Spark's usual ones.
@@ -87,6 +90,7 @@ def spark(
         session.sparkContext.setLogLevel("OFF")
         if not request.config.getoption("full"):
             plan_plainly(session)
+        bucketq.spark.register(session)
         yield session
         session.stop()
 

@@ -22,7 +22,7 @@ def numbers(spark: SparkSession) -> DataFrame:
 def test_spark_finds_the_format_and_registering_it_does_no_harm(
     spark: SparkSession, file_url: str
 ) -> None:
-    """The session of these tests registers nothing; a new session knows what Spark has found."""
+    """A new session does not know what was registered in another, only what Spark has found."""
     with bucketq.connect_sync(file_url, mode="direct") as queue:
         queue.push("mail", 1)
     other = spark.newSession()
