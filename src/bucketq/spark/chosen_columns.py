@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from bucketq.spark.option_values import refuse
+from bucketq.spark.format_values import refuse
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

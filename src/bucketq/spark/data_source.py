@@ -21,7 +21,7 @@ from bucketq.spark.format_options import (
     stream_write_options,
     write_options,
 )
-from bucketq.spark.option_values import refuse
+from bucketq.spark.format_values import refuse
 from bucketq.spark.stream.changes_stream import ChangesStreamReader
 from bucketq.spark.stream.stream_reader import JobStreamReader
 from bucketq.spark.stream.stream_writer import JobStreamWriter

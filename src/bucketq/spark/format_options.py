@@ -15,8 +15,8 @@ from typing import Literal, get_args
 
 from bucketq.model import check
 from bucketq.model.records import STATUSES
-from bucketq.spark import option_values as values
-from bucketq.spark.option_values import refuse
+from bucketq.spark import format_values as values
+from bucketq.spark.format_values import refuse
 from bucketq.spark.queue_access import QueueAccess
 
 TableName = Literal["jobs", "archive", "changes"]

@@ -30,8 +30,8 @@ from bucketq.model.records import JobRecord
 from bucketq.queue.job import FETCH_BYTES
 from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import StreamOptions, stream_options
+from bucketq.spark.format_values import refuse
 from bucketq.spark.large_bodies import size_of
-from bucketq.spark.option_values import refuse
 from bucketq.spark.stream.checkpoint import batch_of, offset_of
 from bucketq.spark.stream.micro_batches import MicroBatches
 from bucketq.spark.table.job_schema import (

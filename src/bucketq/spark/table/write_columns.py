@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.format_options import ALL_COLUMNS, WriteOptions
-from bucketq.spark.option_values import refuse
+from bucketq.spark.format_values import refuse
 
 PayloadForm = Literal["json", "bytes", "value"]
 """JSON as text, bytes as they are, or another value, which is encoded as JSON."""
