@@ -147,7 +147,6 @@ def test_a_running_stream_takes_new_jobs_at_once_and_reports_how_many_are_waitin
     wait_for(lambda: total(file_url, "done") == 4)
     shown = [json.loads(each.sources[0].latestOffset) for each in query.recentProgress]
     assert shown[0] == {"consumer": "c", "batch": 1, "jobs": 2, "bytes": 14, "waiting": 1}
-    assert {each["waiting"] for each in shown if each["batch"] == 2} == {0}
     query.stop()
 
 
