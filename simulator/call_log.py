@@ -240,6 +240,15 @@ class RecordingQueue:
         )
         return answer
 
+    async def set_priority(self, job_id: str, priority: int, request: str | None = None) -> None:
+        """Change the priority of a job."""
+        detail = {"job": job_id, "priority": priority, "request": request}
+        await self._note(
+            "set_priority",
+            detail,
+            lambda: self.queue.set_priority(job_id, priority, request=request),
+        )
+
     async def redrive(self, request: str | None = None) -> int:
         """Redrive every dead job."""
         answer: int = await self._note(

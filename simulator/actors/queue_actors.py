@@ -152,17 +152,22 @@ async def _finish(actor: Actor, job: Job[str]) -> None:
 
 
 async def operate(actor: Actor, job_ids: Callable[[], list[str]]) -> None:
-    """Cancel, redrive, pause and resume now and then, and read the statistics."""
+    """Cancel, reorder, redrive, pause and resume now and then, and read the statistics."""
     rng, queue = actor.rng, actor.queue
     while True:
         await asyncio.sleep(rng.uniform(0, 8))
         if actor.faults_ended():
             continue
         act = rng.random()
-        if act < 0.5:
+        known = job_ids()
+        if act < 0.1 and known:
+            number = int(
+                act * 1_000_000
+            )  # Without a draw of its own: other actions stay as they are.
+            await actor.persist(queue.set_priority, known[number % len(known)], number % 11 - 5)
+        elif act < 0.5:
             await actor.persist(queue.stats)
         elif act < 0.7:
-            known = job_ids()
             if known:
                 chosen = rng.choice(known)
                 await actor.persist(queue.cancel, chosen)

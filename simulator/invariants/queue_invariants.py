@@ -243,14 +243,16 @@ def _check_step(chain: CommitChain, version: int, old: JobRecord, job: JobRecord
     same_attempt = job.attempt == old.attempt and old.status == job.status == "running"
     # A push with a unique name may replace the payload of a job, but never while that runs.
     has_payload = job.payload == old.payload or (job.unique is not None and not same_attempt)
-    if not has_payload or _unchanging(job) != _unchanging(old):
+    # So may an operator replace its priority.
+    has_priority = job.priority == old.priority or not same_attempt
+    if not has_payload or not has_priority or _unchanging(job) != _unchanging(old):
         chain.violate("a job stays what it is", f"{job.id} was changed", version)
     if same_attempt and (job.lease, job.worker) != (old.lease, old.worker):
         chain.violate("one owner for an attempt", f"{job.id} {job.attempt}", version)
 
 
 def _unchanging(job: JobRecord) -> tuple[Any, ...]:
-    return (job.seq, job.pushed_at, job.priority, job.key, job.unique, job.group)
+    return (job.seq, job.pushed_at, job.key, job.unique, job.group)
 
 
 def _check_order(chain: CommitChain, version: int, before: State, state: State) -> None:
@@ -267,7 +269,7 @@ def _check_order(chain: CommitChain, version: int, before: State, state: State) 
         if old is not None and old.status == "queued" and job.attempt == old.attempt + 1:
             lane = (job.kind, job.group)
             last = claimed.get(lane)
-            claimed[lane] = job if last is None or _place(job) > _place(last) else last
+            claimed[lane] = job if last is None or job.order > last.order else last
     for job in state.jobs:
         last = claimed.get((job.kind, job.group))
         passed_over = (
@@ -276,14 +278,10 @@ def _check_order(chain: CommitChain, version: int, before: State, state: State) 
             and job.run_at is None
             and not job.after
             and before.jobs.get(job.id) == job
-            and _place(job) < _place(last)
+            and job.order < last.order
         )
         if passed_over and last is not None:
             chain.violate("first in, first out", f"{last.id} before {job.id}", version)
-
-
-def _place(job: JobRecord) -> tuple[int, int]:
-    return (job.priority, job.seq)
 
 
 def _check_call(chain: CommitChain, call: RecordedCall) -> None:

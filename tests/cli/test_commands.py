@@ -178,6 +178,18 @@ def test_cancel_prints_whether_the_job_was_cancelled(console: Console) -> None:
     assert console.run("cancel", "URL", "c").code == 3
 
 
+def test_priority_lets_a_job_that_waits_go_first(console: Console) -> None:
+    for name in ("a", "b"):
+        console.ok("push", "URL", "k", "1", "--id", name)
+    assert console.ok("priority", "URL", "b", "-5").out == "b has priority -5\n"
+    assert claim(console)[0] == "b"
+    refused = console.run("priority", "URL", "b", "1")
+    assert (refused.code, "job b is running" in refused.err) == (2, True)
+    shown = {"id": "a", "priority": 2}
+    assert console.ok("priority", "URL", "a", "2", "--json").json == shown
+    assert "priority  " in console.ok("audit", "URL").out
+
+
 def test_pause_and_resume(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     assert console.ok("pause", "URL", "--json").json == {"paused": True}

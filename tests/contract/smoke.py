@@ -110,6 +110,12 @@ async def cancel(queue: Queue[Any], other: Queue[Any]) -> None:
     assert await other.claim() == []
 
 
+async def set_priority(queue: Queue[Any], other: Queue[Any]) -> None:
+    first, urgent = await queue.push("mail", 1), await queue.push("mail", 2)
+    await queue.set_priority(urgent, -1)
+    assert [job.id for job in await other.claim(limit=2)] == [urgent, first]
+
+
 async def redrive(queue: Queue[Any], other: Queue[Any]) -> None:
     (job,) = await _held(queue)
     await queue.fail(job, "", retry=False)

@@ -134,7 +134,11 @@ def test_single_jobs_are_changed(page: Page, queue: Blocking) -> None:
     assert page.act("push", job=waiting, payload="{").status == 400
     copy = queue.get(page.act("push", job=waiting).json["job"])
     assert copy.payload == {"n": 1}
+    assert page.act("set-priority", job=waiting, priority=7).status == 200
+    assert queue.get(waiting).priority == 7
+    assert page.act("set-priority", job=waiting).status == 400
     assert page.act("cancel", job=waiting).status == 200
+    assert page.act("set-priority", job=waiting, priority=7).status == 400
     assert queue.get(waiting).outcome == "cancelled"
     (dead,) = kill(queue, 1)
     assert page.act("redrive", job=dead).json["count"] == 1
@@ -152,6 +156,11 @@ def test_jobs_are_changed_in_slices_by_a_filter(page: Page, queue: Blocking) -> 
         count, after = count + answer["count"], answer["next_after"]
     assert count == 110
     assert queue.stats().counts["many"]["queued"] == 110
+    chosen = {"kind": ["many"], "tag": ["n=0"]}
+    assert page.act("set-priority-all", filter=chosen, priority=-3).json["count"] == 100
+    assert page.act("set-priority-all", filter=chosen, priority=2**40).status == 400
+    assert page.act("set-priority-all", filter={"status": ["dead"]}, priority=1).status == 400
+    assert {job.priority for job in queue.claim("many", limit=100)} == {-3}
     dead = kill(queue, 3, tags={"which": "ours"})
     kill(queue, 1, tags={"which": "other"})
     chosen = {"kind": ["dies"], "tag": ["which=ours"]}

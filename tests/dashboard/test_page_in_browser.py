@@ -24,7 +24,17 @@ from tests.dashboard.page_server import Page, served_page
 from tests.environ import IS_ALL_REQUIRED, child_environ
 from tests.servers.process import DIES_WITH_PARENT, free_ports
 
-VIEWS = ["", "jobs", "jobs/hostile", "workers", "schedules", "limits", "batches", "consumers"]
+VIEWS = [
+    "",
+    "jobs",
+    "jobs/hostile",
+    "archive",
+    "workers",
+    "schedules",
+    "limits",
+    "batches",
+    "consumers",
+]
 VIEWS += ["tokens", "settings", "audit"]
 SOME_VIEWS = ["", "jobs", "jobs/hostile"]
 """In the dark and on a phone; a full run tries all of them."""
@@ -206,6 +216,11 @@ def test_actions_ask_first_and_show_what_came_of_them(
         browser.click("Retry", "dialog")
         browser.until_text("is queued again", "#notices")
         browser.until_text("queued", "main .title")
+        browser.click("Change priority", "main")
+        browser.fill("#field-priority", "4")
+        browser.click("Change priority", "dialog")
+        browser.until_text("has priority 4", "#notices")
+        assert queue.get("hostile").priority == 4
         browser.click("Push again", "main")
         browser.fill("#field-payload", '{"edited": true}')
         browser.fill("#field-priority", "-3")
@@ -214,6 +229,10 @@ def test_actions_ask_first_and_show_what_came_of_them(
         again = queue.get(browser.text("h1"))
         assert (again.payload, again.priority) == ({"edited": True}, -3)
         show(browser, page, "/jobs?kind=email")
+        browser.click("Change priority", "main")
+        browser.fill("#field-priority", "6")
+        browser.click("Change priority", "dialog")
+        browser.until_text("Change priority: 120 jobs", "#notices")
         browser.click("Cancel jobs", "main")
         browser.click("Cancel jobs", "dialog")
         browser.until_text("Cancel jobs: 120 jobs", "#notices")

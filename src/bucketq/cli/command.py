@@ -31,6 +31,7 @@ DEFAULT_TIMEOUT_S = 60.0
 
 # `file:/path` is an address too, and `serve` takes NAME=URL.
 _ADDRESS = re.compile(r"([a-z0-9][a-z0-9._-]*=)?([A-Za-z][A-Za-z0-9+.-]*://|file:/)")
+_NEGATIVE = re.compile(r"-[0-9]+")
 _NO_ADDRESS = (
     "the address of the queue is missing: pass it first, like file:///srv/jobs/queue.json or "
     f"s3://bucket/queue.json, or set {ADDRESS_VARIABLE}; the address of a file is file:// and its "
@@ -75,6 +76,8 @@ class QueueCommand(TyperCommand):
         names = [param.name for param in self.params if param.param_type_name == "argument"]
         if names[:1] != ["url"]:
             return self._parse(ctx, args)
+        if names[-1] == "priority":
+            args = _with_negative_last(args, self._options_with_value())
         places = _positionals(args, self._options_with_value())
         given = [args[place] for place in places]
         if not address:
@@ -140,6 +143,14 @@ def _lacks_address(given: list[str], names: list[str]) -> bool:
         return True
     # If the other argument may be an address as well, a single address is that argument.
     return len(given) == 1 and names[1:] in _OTHER_ADDRESS
+
+
+def _with_negative_last(args: list[str], with_value: set[str]) -> list[str]:
+    """Let a negative number be the last argument, although it looks like an option."""
+    for place, word in enumerate(args):
+        if _NEGATIVE.fullmatch(word) and args[place - 1] not in with_value and "--" not in args:
+            return [*args[:place], *args[place + 1 :], "--", word]
+    return args
 
 
 def _is_path(word: str) -> bool:

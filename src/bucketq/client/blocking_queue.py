@@ -131,6 +131,14 @@ class BlockingQueue(Generic[T]):
         """Cancel a waiting job; ask the worker of a running one to stop."""
         return self._call(self._queue.cancel, job_id, request=request)
 
+    def set_priority(self, job_id: str, priority: int, *, request: str | None = None) -> None:
+        """Give a job that waits another priority: the smaller number goes first.
+
+        It may be delayed, or wait for other jobs. It keeps its place among the jobs of its new
+        priority, by when it was pushed. A job that is running or over is refused.
+        """
+        return self._call(self._queue.set_priority, job_id, priority, request=request)
+
     def redrive(
         self,
         jobs: Names = None,

@@ -16,12 +16,13 @@ from msgspec import Struct, field
 
 from bucketq.dashboard.job_views import PAGE_JOBS, JobFilter
 from bucketq.errors import InvalidRequestError, JobNotFoundError, PayloadError
+from bucketq.model import check
 from bucketq.model.settings import Settings
 from bucketq.queue.job import Job
 from bucketq.queue.queue import Queue
 
 _AT_ONCE = 25
-"""How many jobs are cancelled at once: a broker commits them together."""
+"""How many jobs are changed at once: a broker commits them together."""
 
 
 class OperatorAction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +40,7 @@ class OperatorAction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     payload: str | None = None
     """JSON, of ``push``; None: as the job has it."""
     priority: int | None = None
+    """Of ``push`` (None: as the job has it) and ``set-priority``."""
 
 
 class Changed(Struct, frozen=True, kw_only=True):
@@ -66,6 +68,20 @@ async def perform(queue: Queue[Any], action: OperatorAction) -> Changed:
 async def _cancel(queue: Queue[Any], action: OperatorAction) -> Changed:
     answer = await queue.cancel(action.job)
     return Changed(text=f"job {action.job}: {answer.replace('_', ' ')}")
+
+
+async def _set_priority(queue: Queue[Any], action: OperatorAction) -> Changed:
+    priority = _priority_of(action)
+    await queue.set_priority(action.job, priority)
+    return Changed(text=f"job {action.job} has priority {priority}")
+
+
+def _priority_of(action: OperatorAction) -> int:
+    if action.priority is None:
+        message = "say which priority: the smaller number goes first"
+        raise InvalidRequestError(message)
+    check.priority(action.priority)
+    return action.priority
 
 
 async def _redrive(queue: Queue[Any], action: OperatorAction) -> Changed:
@@ -110,7 +126,19 @@ async def _whole_payload(queue: Queue[Any], job: Job[Any]) -> Any:
 
 
 async def _cancel_all(queue: Queue[Any], action: OperatorAction) -> Changed:
-    return await _slice(queue, action, ("queued", "running"), _cancel_several)
+    async def cancel(queue: Queue[Any], names: list[str]) -> int:
+        return await _each(names, queue.cancel)
+
+    return await _slice(queue, action, ("queued", "running"), cancel)
+
+
+async def _set_priority_all(queue: Queue[Any], action: OperatorAction) -> Changed:
+    priority = _priority_of(action)
+
+    async def change(queue: Queue[Any], names: list[str]) -> int:
+        return await _each(names, lambda name: queue.set_priority(name, priority))
+
+    return await _slice(queue, action, ("queued",), change)
 
 
 async def _redrive_all(queue: Queue[Any], action: OperatorAction) -> Changed:
@@ -139,17 +167,19 @@ async def _slice(
     return Changed(text=f"{count:,} jobs", count=count, next_after=page.next_after)
 
 
-async def _cancel_several(queue: Queue[Any], names: list[str]) -> int:
-    async def cancel(name: str) -> bool:
+async def _each(names: list[str], change: Callable[[str], Awaitable[object]]) -> int:
+    """Change jobs one by one, and return how many were changed."""
+
+    async def try_one(name: str) -> bool:
         try:
-            await queue.cancel(name)
-        except JobNotFoundError:
-            return False  # It ended, and has left.
+            await change(name)
+        except (JobNotFoundError, InvalidRequestError):
+            return False  # It has left, or was claimed since it was listed.
         return True
 
     count = 0
     for start in range(0, len(names), _AT_ONCE):
-        count += sum(await asyncio.gather(*map(cancel, names[start : start + _AT_ONCE])))
+        count += sum(await asyncio.gather(*map(try_one, names[start : start + _AT_ONCE])))
     return count
 
 
@@ -202,10 +232,12 @@ async def _revoke_token(queue: Queue[Any], action: OperatorAction) -> Changed:
 
 ACTIONS: dict[str, Perform] = {
     "cancel": _cancel,
+    "set-priority": _set_priority,
     "redrive": _redrive,
     "purge": _purge,
     "push": _push,
     "cancel-all": _cancel_all,
+    "set-priority-all": _set_priority_all,
     "redrive-all": _redrive_all,
     "purge-all": _purge_all,
     "pause": _pause,

@@ -7,6 +7,7 @@
 ``GET /api/q/NAME/events``             the same as they change, as server-sent events
 ``GET /api/q/NAME/jobs``               a page of jobs; ``search`` a slice of a text search
 ``GET /api/q/NAME/jobs/ID``            one job; ``payload`` and ``result`` below it as plain text
+``GET /api/q/NAME/archive``            a page of finished jobs; one of them below it, as in ``jobs``
 ``GET /api/q/NAME/TABLE``              workers, schedules and so on, see ``table_views``
 ``POST /api/q/NAME/actions``           see ``operator_actions``
 =====================================  ==========================================================
@@ -31,6 +32,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import bucketq
+from bucketq.clock import Clock
+from bucketq.dashboard.archive_views import ArchiveViews
 from bucketq.dashboard.job_views import JobFilter, body_of, details_of, list_jobs, search_jobs
 from bucketq.dashboard.login_sessions import (
     COOKIE,
@@ -50,6 +53,8 @@ from bucketq.errors import (
     RejectedError,
     UnavailableError,
 )
+from bucketq.model.records import JobRecord
+from bucketq.queue.job import Job
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -75,8 +80,11 @@ class _Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class WebApp:
     """Answers the requests of pages."""
 
-    def __init__(self, sessions: LoginSessions, *, read_only: bool, tls: bool) -> None:
+    def __init__(
+        self, sessions: LoginSessions, clock: Clock, *, read_only: bool, tls: bool
+    ) -> None:
         self._sessions = sessions
+        self._archive = ArchiveViews(clock)
         self._read_only = read_only
         self._tls = tls
 
@@ -94,6 +102,13 @@ class WebApp:
             Route(f"{at}/search", self._answered(self._search), methods=["GET"]),
             Route(f"{at}/jobs/{{job}}", self._answered(self._job), methods=["GET"]),
             Route(f"{at}/jobs/{{job}}/{{part}}", self._answered(self._body), methods=["GET"]),
+            Route(f"{at}/archive", self._answered(self._finished), methods=["GET"]),
+            Route(f"{at}/archive/{{job}}", self._answered(self._finished_job), methods=["GET"]),
+            Route(
+                f"{at}/archive/{{job}}/{{part}}",
+                self._answered(self._finished_body),
+                methods=["GET"],
+            ),
             Route(f"{at}/actions", self._answered(self._act), methods=["POST"]),
             Route(f"{at}/{{table}}", self._answered(self._table), methods=["GET"]),
             Mount("/static", StaticFiles(directory=_STATIC)),
@@ -109,6 +124,7 @@ class WebApp:
         try:
             yield
         finally:
+            self._archive.close()
             await self._sessions.close()
 
     def _answered(self, answer: Answer) -> Answer:
@@ -212,11 +228,36 @@ class WebApp:
         return _json(details_of(job.record))
 
     async def _body(self, request: Request) -> Response:
-        name, part = request.path_params["job"], request.path_params["part"]
+        name, watch = request.path_params["job"], self._watch(request)
+        job = await watch.call(lambda queue: queue.get(name))
+        return await self._part_of(job, request)
+
+    async def _finished(self, request: Request) -> Response:
+        watch = await self._checked(request)
+        return _json(await self._archive.page(watch.url, request.query_params.getlist))
+
+    async def _finished_job(self, request: Request) -> Response:
+        return _json(details_of(await self._find_finished(request)))
+
+    async def _finished_body(self, request: Request) -> Response:
+        return await self._part_of(Job(await self._find_finished(request), Any), request)
+
+    async def _find_finished(self, request: Request) -> JobRecord:
+        watch = await self._checked(request)
+        at = request.query_params.get("at", "")
+        return await self._archive.find(watch.url, request.path_params["job"], at)
+
+    async def _checked(self, request: Request) -> QueueWatch:
+        """Return the queue; if users log in, the broker is asked whether the token is valid."""
+        watch = self._watch(request)
+        if self._sessions.login:
+            await watch.call(lambda queue: queue.settings())
+        return watch
+
+    async def _part_of(self, job: Job[Any], request: Request) -> Response:
+        part, watch = request.path_params["part"], self._watch(request)
         if part not in {"payload", "result"}:
             raise InvalidRequestError(f"a job has no {part!r}")
-        watch = self._watch(request)
-        job = await watch.call(lambda queue: queue.get(name))
         chunks = await watch.call(lambda queue: _begun(body_of(queue, job, part)))
         # Plain text and a download: whatever is in it, no browser shows it as a document.
         headers = {"content-disposition": f'attachment; filename="{part}"'}

@@ -44,7 +44,7 @@ class WebServer(uvicorn.Server):
             tls: The certificate; None: plain HTTP.
         """
         self._page_sessions = LoginSessions(queues, clock, login=login)
-        app = WebApp(self._page_sessions, read_only=read_only, tls=tls is not None)
+        app = WebApp(self._page_sessions, clock, read_only=read_only, tls=tls is not None)
         config = uvicorn.Config(
             app.build(hosts),
             log_config=None,

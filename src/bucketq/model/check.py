@@ -68,8 +68,13 @@ def plain_job(job: NewJob, most_bytes: int) -> int:
     name(job.id, "job id")
     kind(job.kind)
     if job.priority or type(job.priority) is not int:
-        whole_number(job.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
+        priority(job.priority)
     return body(job.payload, "payload", "max_payload_bytes", most_bytes)
+
+
+def priority(value: int) -> None:
+    """Reject what is not a priority."""
+    whole_number(value, "priority", -MAX_PRIORITY, MAX_PRIORITY)
 
 
 def has_options(job: NewJob) -> bool:

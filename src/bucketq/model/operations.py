@@ -142,6 +142,13 @@ class Cancel(Operation, frozen=True):
     job: str
 
 
+class SetPriority(Operation, frozen=True):
+    """Give a job that waits another priority; it keeps its number."""
+
+    job: str
+    priority: int
+
+
 class Redrive(Operation, frozen=True):
     """Queue dead jobs again, oldest first. Answers how many."""
 
@@ -315,6 +322,7 @@ AnyOperation = (
     | Withdraw
     | ReleaseMany
     | Cancel
+    | SetPriority
     | Redrive
     | Purge
     | Pause

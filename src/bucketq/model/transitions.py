@@ -97,6 +97,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     ops.Retire: brokers.retire,
     ops.Cancel: operators.cancel,
     job_batches.CancelJobs: operators.cancel_jobs,
+    ops.SetPriority: operators.set_priority,
     ops.Redrive: operators.redrive,
     ops.Purge: operators.purge,
     ops.Pause: operators.pause,

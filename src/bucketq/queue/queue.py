@@ -187,6 +187,14 @@ class Queue(
         operation = ops.Cancel(job=job_name(job_id))
         return cast("CancelAnswer", await self._sender.send(operation, request))
 
+    async def set_priority(self, job_id: str, priority: int, *, request: str | None = None) -> None:
+        """Give a job that waits another priority: the smaller number goes first.
+
+        It may be delayed, or wait for other jobs. It keeps its place among the jobs of its new
+        priority, by when it was pushed. A job that is running or over is refused.
+        """
+        await self._sender.send(ops.SetPriority(job=job_name(job_id), priority=priority), request)
+
     async def redrive(
         self,
         jobs: Names = None,

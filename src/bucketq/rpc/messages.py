@@ -46,6 +46,7 @@ OFFERED = (
     ops.Withdraw,
     ops.ReleaseMany,
     ops.Cancel,
+    ops.SetPriority,
     ops.Redrive,
     ops.Purge,
     ops.Pause,

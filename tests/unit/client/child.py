@@ -60,6 +60,7 @@ VERBS: dict[str, Callable[[Any], Any]] = {
     "cancel_jobs": lambda queue: queue.cancel_jobs("b1"),
     "get_batch": lambda queue: queue.get_batch("b1"),
     "batches": lambda queue: queue.batches(),
+    "set_priority": lambda queue: queue.set_priority("job", 1),
     "workers": lambda queue: queue.workers(),
     "drain": lambda queue: queue.drain("w"),
     "announce": lambda queue: queue.announce("w", run_id="1", host="h", pid=1, version="1", up_s=0),

@@ -35,6 +35,7 @@ from bucketq.model.operations import (
     Request,
     Resume,
     RevokeToken,
+    SetPriority,
     Tidy,
 )
 from bucketq.model.records import BrokerRecord
@@ -97,6 +98,7 @@ OPERATIONS: dict[str, Callable[..., AnyOperation]] = {
     "release": of_running(lambda job, lease, _: Release(job=job, lease=lease, delay_s=5)),
     "expire": of_running(lambda job, _, attempt: Expire(job=job, attempt=attempt)),
     "cancel": of_any(lambda job: Cancel(job=job)),
+    "set_priority": of_any(lambda job: SetPriority(job=job, priority=len(job) - 3)),
     "redrive": lambda _, n: Redrive(limit=n % 3),
     "purge": lambda _, n: Purge(older_than_s=n % 2),
     "pause": lambda _, n: Pause(kind=(None, "mail")[n % 2]),

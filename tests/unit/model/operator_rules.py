@@ -24,6 +24,7 @@ from bucketq.model.operations import (
     Request,
     Resume,
     RevokeToken,
+    SetPriority,
     Tidy,
 )
 from bucketq.model.records import Backoff
@@ -80,6 +81,10 @@ class OperatorRules(WorkerRules):
     def cancel(self, number: int, by: tuple[str, int]) -> None:
         running = list(self.state.running)
         self.send(Cancel(job=chosen(running if running and number % 2 else self.ids, number)), by)
+
+    @rule(number=pick, priority=st.integers(-1, 2), by=sender)
+    def set_priority(self, number: int, priority: int, by: tuple[str, int]) -> None:
+        self.send(SetPriority(job=chosen(self.ids, number), priority=priority), by)
 
     def some_dead(self, number: int) -> tuple[str, ...]:
         if number < 60:

@@ -23,6 +23,7 @@ from bucketq.model.operations import (
     Purge,
     Redrive,
     Resume,
+    SetPriority,
     Tidy,
 )
 from bucketq.model.records import JobRecord
@@ -80,6 +81,12 @@ class OperatorReference(WorkerReference):
             row["cancel_requested"] = True
             return "requested"
         return "cancelled" if row["outcome"] == "cancelled" else "finished"
+
+    def _setpriority(self, operation: SetPriority, _now: datetime, _seen: Seen) -> None:
+        row = self._existing(operation.job)
+        if row["status"] != "queued":
+            raise InvalidRequestError
+        row["priority"] = operation.priority
 
     def _canceljobs(self, operation: CancelJobs, now: datetime, _seen: Seen) -> CancelledJobs:
         rows = [

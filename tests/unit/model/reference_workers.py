@@ -16,7 +16,7 @@ from tests.unit.model.reference_bulk import BulkReference
 OPERATORS = frozenset(
     {
         *("cancel", "redrive", "purge", "pause", "resume", "configure", "granttoken"),
-        *("revoketoken", "removeconsumer", "drain", "setlimit", "removelimit"),
+        *("revoketoken", "removeconsumer", "drain", "setlimit", "removelimit", "setpriority"),
     }
 )
 """The actions that are audited, of those that the machine does."""

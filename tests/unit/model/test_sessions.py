@@ -20,6 +20,7 @@ from bucketq.model.operations import (
     Redrive,
     Release,
     Resume,
+    SetPriority,
     Tidy,
 )
 from bucketq.model.sessions import MISSING, Session, Sessions
@@ -74,6 +75,7 @@ def test_an_id_that_is_used_for_another_request_is_rejected(queue: Driver) -> No
         (Fail(job="b", lease=jobs["b"], error="x"), Fail(job="b", lease=jobs["b"], error="y")),
         (Release(job="c", lease=jobs["c"]), Release(job="d", lease=jobs["d"])),
         (Cancel(job="e"), Cancel(job="f")),
+        (SetPriority(job="g", priority=1), SetPriority(job="g", priority=2)),
         (Redrive(jobs=("h",)), Redrive(jobs=("i",))),
         (Purge(jobs=("i",)), Purge()),
         (Pause(kind="mail"), Pause()),

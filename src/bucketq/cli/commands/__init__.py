@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "operations": {
         "cancel": "Cancel a queued job, or ask the worker of a running one to stop.",
+        "priority": "Change the priority of a job that waits.",
         "pause": "Stop handing out jobs, of one kind or of all.",
         "resume": "Hand out jobs again after a pause.",
         "redrive": "Queue dead jobs again, with all their attempts.",

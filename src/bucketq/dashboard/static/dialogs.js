@@ -27,7 +27,7 @@ export function showKeys() {
     ["j, k", "next, previous row"],
     ["Enter", "open the row"],
     ["n", "next page"],
-    ["g then a letter", "go to overview (o), jobs (j), workers (w), schedules (s), limits (l), batches (b), audit (a)"],
+    ["g then a letter", "go to overview (o), jobs (j), archive (r), workers (w), schedules (s), limits (l), batches (b), audit (a)"],
     ["Esc", "close, or leave a field"],
     ["?", "this list"],
   ];
@@ -37,6 +37,12 @@ export function showKeys() {
     h("div", { class: "buttons" }, h("button", { type: "button", onclick: close, autofocus: true }, "Close")),
   );
 }
+
+/** The field of a priority, and what is sent of it. */
+export const priorityField = (value) => ({
+  fields: [{ name: "priority", label: "Priority (lower goes first)", value, attributes: { type: "number", step: 1, required: true } }],
+  sends: (values) => ({ priority: Number(values.priority) }),
+});
 
 /** Asks, and calls `act` with the values of the fields; errors are shown in the dialog. */
 export function ask({ title, text, label, danger, fields = [], act }) {
@@ -93,16 +99,17 @@ export function actionButton(context, label, question, action) {
 }
 
 /** A button for all jobs that match a filter; it shows how far it is and can be stopped. */
-export function bulkButton(context, label, action, filter, { text, danger }) {
+export function bulkButton(context, label, action, filter, { text, danger, fields, sends }) {
   if (!context.may(action)) return null;
-  const run = async () => {
+  const run = async (values) => {
+    const more = sends ? sends(values) : {};
     let [after, count, isStopped] = [0, 0, false];
     const done = h("p", { role: "status" }, "Starting…");
     const stop = h("button", { type: "button", onclick: () => (isStopped = true) }, "Stop");
     open(label, done, h("div", { class: "buttons" }, stop));
     try {
       while (after !== null && !isStopped) {
-        const changed = await post(`${at(context.queue)}/actions`, { action, filter, after });
+        const changed = await post(`${at(context.queue)}/actions`, { action, filter, after, ...more });
         count += changed.count;
         after = changed.next_after;
         done.textContent = `${number(count)} jobs so far…`;
@@ -115,6 +122,6 @@ export function bulkButton(context, label, action, filter, { text, danger }) {
     context.refresh();
   };
   // `ask` closes the dialog when `act` returns, so the work begins after that.
-  const question = { title: `${label}?`, text, label, danger, act: async () => void setTimeout(run, 0) };
+  const question = { title: `${label}?`, text, label, danger, fields, act: async (values) => void setTimeout(run, 0, values) };
   return h("button", { type: "button", class: danger ? "small danger-outline" : "small", onclick: () => ask(question) }, label);
 }

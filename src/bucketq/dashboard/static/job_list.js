@@ -1,7 +1,7 @@
 // The list of jobs: filters, pages, and a text search that reads in slices.
 
 import { at, get } from "./api.js";
-import { bulkButton } from "./dialogs.js";
+import { bulkButton, priorityField } from "./dialogs.js";
 import { ago, h, link, number, progressBar, replace, statusOf, table } from "./dom.js";
 
 const STATUSES = [["", "All"], ["queued", "Waiting"], ["running", "Running"], ["dead", "Dead"], ["done", "Finished"]];
@@ -81,6 +81,7 @@ export async function jobList(context) {
       bulk,
       isFor("dead") && bulkButton(context, "Retry dead jobs", "redrive-all", meant, { text: `Queues ${words} and are dead again, with all their attempts.` }),
       isFor("dead") && bulkButton(context, "Purge dead jobs", "purge-all", meant, { text: `Moves ${words} and are dead to the archive. They cannot be queued again.`, danger: true }),
+      isFor("queued") && bulkButton(context, "Change priority", "set-priority-all", meant, { text: `Gives ${words} and wait another priority.`, ...priorityField(0) }),
       isFor("queued", "running") && bulkButton(context, "Cancel jobs", "cancel-all", meant, { text: `Cancels ${words} and wait, and asks the workers of running ones to stop.`, danger: true }),
     );
   showBulk();

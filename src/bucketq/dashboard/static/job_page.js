@@ -1,7 +1,7 @@
 // One job: its fields, what happened to it, its payload and result, and what can be done.
 
 import { at, get } from "./api.js";
-import { actionButton } from "./dialogs.js";
+import { actionButton, priorityField } from "./dialogs.js";
 import { ago, badge, bytes, duration, facts, h, link, moment, number, panel, progressBar, replace, statusOf } from "./dom.js";
 
 const DEEPEST = 40;
@@ -30,9 +30,7 @@ export async function jobPage(context, id) {
       h("div", { class: "title" }, h("h1", { class: "id" }, job.id), statusOf(job), h("span", { class: "buttons" }, buttons(context, job))),
       job.progress && h("div", { class: "panel" }, progressBar(job.progress)),
       h("div", { class: "pair" }, panel("Job", jobFacts(base, job, schedule)), panel("Timeline", timeline(job))),
-      panel("Payload", body(context, job, "payload")),
-      job.result && panel("Result", body(context, job, "result")),
-      (job.errors || []).length > 0 && panel("Errors", errors(job)),
+      bodies(job, (part) => at(context.queue, "jobs", job.id, part)),
     );
   }
 
@@ -59,6 +57,30 @@ export async function jobPage(context, id) {
   };
 }
 
+/** A job of the archive. Nothing changes it, so it is loaded once. */
+export async function archivedJob(context, id) {
+  const ended = context.query.get("at");
+  const query = ended ? `?at=${encodeURIComponent(ended)}` : "";
+  const job = await get(at(context.queue, "archive", id) + query);
+  const base = `/q/${encodeURIComponent(context.queue)}`;
+  replace(
+    context.main,
+    h("p", { class: "path" }, link(`${base}/archive`, "Archive"), " / ", link(`${base}/archive?kind=${encodeURIComponent(job.kind)}`, job.kind)),
+    h("div", { class: "title" }, h("h1", { class: "id" }, job.id), statusOf(job)),
+    h("div", { class: "pair" }, panel("Job", jobFacts(base, job, null)), panel("Timeline", timeline(job))),
+    bodies(job, (part) => at(context.queue, "archive", job.id, part) + query),
+  );
+  return {};
+}
+
+function bodies(job, addressOf) {
+  return [
+    panel("Payload", body(addressOf("payload"), job, "payload")),
+    job.result && panel("Result", body(addressOf("result"), job, "result")),
+    (job.errors || []).length > 0 && panel("Errors", errors(job)),
+  ];
+}
+
 function buttons(context, job) {
   const isJson = job.payload && job.payload.form === "json";
   const again = {
@@ -80,6 +102,7 @@ function buttons(context, job) {
     ["queued", "running"].includes(job.status) &&
       !job.cancel_requested &&
       actionButton(context, "Cancel", { title: "Cancel this job?", text: job.status === "running" ? "Asks its worker to stop." : "It will not run.", danger: true }, { action: "cancel", job: job.id }),
+    job.status === "queued" && actionButton(context, "Change priority", { title: "Change its priority?", ...priorityField(job.priority || 0) }, { action: "set-priority", job: job.id }),
     actionButton(context, "Push again", again, { action: "push", job: job.id }),
     job.status === "dead" && actionButton(context, "Purge", { title: "Purge this job?", text: "Moves it to the archive. It cannot be queued again.", danger: true }, { action: "purge", job: job.id }),
   ];
@@ -145,9 +168,8 @@ function errors(job) {
   );
 }
 
-function body(context, job, part) {
+function body(address, job, part) {
   const content = job[part];
-  const address = at(context.queue, "jobs", job.id, part);
   const download = h("a", { href: address, download: `${job.id}.${part}` }, "Download");
   if (!content) return h("p", { class: "empty" }, "There is none.");
   if (content.form === "lost") return h("p", { class: "note" }, content.error);

@@ -1,15 +1,16 @@
 // The page: which view an address shows, the connection to the queue, and the keyboard.
 
+import { archiveList } from "./archive.js";
 import { at, follow, get, post } from "./api.js";
 import { isAsking, notify, showKeys } from "./dialogs.js";
 import { h, link, replace } from "./dom.js";
 import { jobList } from "./job_list.js";
-import { jobPage } from "./job_page.js";
+import { archivedJob, jobPage } from "./job_page.js";
 import { overview } from "./overview.js";
 import { isTable, tableTitle, tableView } from "./tables.js";
 
-const VIEWS = ["", "jobs", "workers", "schedules", "limits", "batches", "consumers", "tokens", "settings", "audit"];
-const GO = { o: "", j: "jobs", w: "workers", s: "schedules", l: "limits", b: "batches", a: "audit" };
+const VIEWS = ["", "jobs", "archive", "workers", "schedules", "limits", "batches", "consumers", "tokens", "settings", "audit"];
+const GO = { o: "", j: "jobs", r: "archive", w: "workers", s: "schedules", l: "limits", b: "batches", a: "audit" };
 // What a token may do without the right "admin".
 const NEEDS_PUSH = new Set(["push", "close-batch"]);
 const LONG_AGO = 10000;
@@ -107,7 +108,7 @@ function showLogin(name) {
 }
 
 function showNavigation(name) {
-  const titles = { "": "Overview", jobs: "Jobs" };
+  const titles = { "": "Overview", jobs: "Jobs", archive: "Archive" };
   replace(
     element("views"),
     VIEWS.map((each) => {
@@ -170,7 +171,7 @@ async function route() {
       session = await get("/api/session");
       return route();
     }
-    replace(main, h("div", { class: "panel" }, h("h1", {}, problem.status === 404 ? "Not here" : "That did not work"), h("p", {}, problem.message), h("button", { type: "button", onclick: route }, "Try again")));
+    replace(main, h("div", { class: "panel" }, h("h1", {}, problem.status === 404 ? "Not here" : "That did not work"), h("p", {}, problem.message), problem.status === 404 && view_ === "jobs" && id && h("p", {}, link(address("archive", id), "Look for it in the archive")), h("button", { type: "button", onclick: route }, "Try again")));
     view = { onStats: state === "live" && problem.status !== 404 ? once(route) : null };
   } finally {
     if (mine === turn) main.removeAttribute("aria-busy");
@@ -189,6 +190,7 @@ function once(call) {
 
 function show(context, name, id) {
   if (name === "jobs") return id ? jobPage(context, id) : jobList(context);
+  if (name === "archive") return id ? archivedJob(context, id) : archiveList(context);
   if (isTable(name)) return tableView(context, name);
   return overview(context);
 }

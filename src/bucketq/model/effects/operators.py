@@ -1,4 +1,4 @@
-"""What operators do to a queue: cancel, redrive, purge, pause, configure, tidy."""
+"""What operators do to a queue: cancel, reorder, redrive, purge, pause, configure, tidy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,17 @@ from bucketq.model.effects.links.job_links import find_jobs
 from bucketq.model.effects.reads import not_found, page
 from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.job_batches import CancelJobs, CancelledJobs
-from bucketq.model.operations import Cancel, Configure, List, Pause, Purge, Redrive, Resume, Tidy
+from bucketq.model.operations import (
+    Cancel,
+    Configure,
+    List,
+    Pause,
+    Purge,
+    Redrive,
+    Resume,
+    SetPriority,
+    Tidy,
+)
 from bucketq.model.records import JobRecord
 from bucketq.model.segments import TidySegments
 from bucketq.model.settings import Settings, changed
@@ -78,6 +88,22 @@ def _cancel(state: State, job: JobRecord, now: datetime) -> CancelAnswer:
             state.put_job(replace(job, cancel_requested=True))
         return "requested"
     return "cancelled" if job.outcome == "cancelled" else "finished"
+
+
+def set_priority(state: State, operation: SetPriority, _now: datetime) -> None:
+    """Give a job that waits another priority, also if it is delayed or waits for others.
+
+    Its entry under the old priority stays in its lane, which drops it.
+    """
+    check.priority(operation.priority)
+    job = _existing(state, operation.job)
+    if job.status != "queued":
+        raise InvalidRequestError(
+            f"job {job.id} is {job.status}; only the priority of a job that waits can be changed"
+        )
+    if job.priority != operation.priority:
+        state.has_moved = True
+        state.put_job(replace(job, priority=operation.priority))
 
 
 def redrive(state: State, operation: Redrive, _now: datetime) -> int:

@@ -316,9 +316,9 @@ def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict
 
 
 def _check_repeated(job: NewJob, there: JobRecord) -> None:
-    """Reject a job whose id belongs to one with other content."""
-    same = (job.kind, content_in(job), job.priority, job.key, job.group)
-    if (there.kind, content_in(there), there.priority, there.key, there.group) != same:
+    """Reject a job whose id belongs to one with other content; its priority may have changed."""
+    same = (job.kind, content_in(job), job.key, job.group)
+    if (there.kind, content_in(there), there.key, there.group) != same:
         raise KeyConflictError(
             f"job id {job.id!r} belongs to a job with other content; use another id"
         )

@@ -4,8 +4,8 @@ Nearly every job arrives in order, so a lane is a run of jobs that is already so
 heap beside it for those that came late: retries, releases, redrives, more urgent ones. A job
 costs eight bytes in the run, and ten times that in the heap.
 
-A lane may hold jobs that were cancelled since; they are skipped when they come to its
-head, so leaving costs nothing.
+A lane may hold jobs that were cancelled since, or that got another priority and have a second
+entry; these entries are skipped when they come to its head, so leaving costs nothing.
 """
 
 from __future__ import annotations
@@ -103,18 +103,18 @@ class Lane:
         length = len(self._run) - self._head + len(self._heap)
         if length <= 2 * (self._kept if waiting_count is None else waiting_count) + _SWEEP_ABOVE:
             return
-        self._run = [job for job in self._run[self._head :] if _waiting(jobs, job.id, job.seq)]
+        self._run = [job for job in self._run[self._head :] if _waiting(jobs, job.id, *job.order)]
         self._head = 0
         in_run = {job.seq for job in self._run}  # A job that was replaced may stand here twice.
         late = {entry for entry in self._heap if entry[1] not in in_run}
-        self._heap = [entry for entry in late if _waiting(jobs, entry[2], entry[1])]
+        self._heap = [entry for entry in late if _waiting(jobs, entry[2], *entry[:2])]
         heapify(self._heap)
         self._kept = len(self)
 
     def _first_of_run(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         while self._head < len(self._run):
             entry = self._run[self._head]
-            job = _waiting(jobs, entry.id, entry.seq)
+            job = _waiting(jobs, entry.id, *entry.order)
             if job is not None:
                 return job
             self._skip()
@@ -122,8 +122,8 @@ class Lane:
 
     def _first_of_heap(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         while self._heap:
-            _, seq, job_id = self._heap[0]
-            job = _waiting(jobs, job_id, seq)
+            priority, seq, job_id = self._heap[0]
+            job = _waiting(jobs, job_id, priority, seq)
             if job is not None:
                 return job
             heappop(self._heap)
@@ -138,7 +138,9 @@ class Lane:
             self._head = 0
 
 
-def _waiting(jobs: dict[str, JobRecord], job_id: str, seq: int) -> JobRecord | None:
-    """The job of an entry, if it still waits; its id may belong to a later job by now."""
+def _waiting(jobs: dict[str, JobRecord], job_id: str, priority: int, seq: int) -> JobRecord | None:
+    """The job of an entry, if it still waits in this place; its id may be that of a later job."""
     job = jobs.get(job_id)
-    return job if job is not None and job.status == "queued" and job.seq == seq else None
+    if job is None or job.status != "queued":
+        return None
+    return job if job.seq == seq and job.priority == priority else None

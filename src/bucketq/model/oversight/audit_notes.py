@@ -73,6 +73,7 @@ def _batch(operation: CancelJobs, answer: CancelledJobs) -> _Described:
 DESCRIBED: dict[type[Operation], Callable[[Any, Any], _Described]] = {
     ops.Cancel: lambda operation, _: ((operation.job,), 1),
     CancelJobs: _batch,
+    ops.SetPriority: lambda operation, _: ((operation.job, f"priority {operation.priority}"), 1),
     ops.Redrive: _chosen,
     ops.Purge: _chosen,
     ops.Pause: _kind,
@@ -93,7 +94,7 @@ DESCRIBED: dict[type[Operation], Callable[[Any, Any], _Described]] = {
 }
 """What the table says of each operation that it has; a test holds that none is forgotten."""
 
-_REPEATED = frozenset({"cancel", "canceljobs", "redrive", "purge"})
+_REPEATED = frozenset({"cancel", "canceljobs", "setpriority", "redrive", "purge"})
 """Actions that are one row if they follow each other soon."""
 
 

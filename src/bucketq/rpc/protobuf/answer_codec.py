@@ -249,6 +249,7 @@ _OUTCOMES = {
     "withdraw": "count",
     "release_many": "releases",
     "cancel": "cancelled",
+    "set_priority": "done",
     "redrive": "count",
     "purge": "count",
     "pause": "done",

@@ -223,6 +223,14 @@ class Cancel(_message.Message):
     job: str
     def __init__(self, job: _Optional[str] = ...) -> None: ...
 
+class SetPriority(_message.Message):
+    __slots__ = ("job", "priority")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    priority: int
+    def __init__(self, job: _Optional[str] = ..., priority: _Optional[int] = ...) -> None: ...
+
 class Redrive(_message.Message):
     __slots__ = ("jobs", "kinds", "limit")
     JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -959,7 +967,7 @@ class Welcome(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., proof: _Optional[bytes] = ..., operations: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules", "set_limit", "remove_limit", "limits", "stage_object", "put_part", "keep_object", "read_part", "open_batch", "close_batch", "cancel_batch", "cancel_jobs", "batches", "announce", "drain", "workers", "audit", "settle_batch")
+    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules", "set_limit", "remove_limit", "limits", "stage_object", "put_part", "keep_object", "read_part", "open_batch", "close_batch", "cancel_batch", "cancel_jobs", "set_priority", "batches", "announce", "drain", "workers", "audit", "settle_batch")
     TAG_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -1019,6 +1027,7 @@ class Call(_message.Message):
     CLOSE_BATCH_FIELD_NUMBER: _ClassVar[int]
     CANCEL_BATCH_FIELD_NUMBER: _ClassVar[int]
     CANCEL_JOBS_FIELD_NUMBER: _ClassVar[int]
+    SET_PRIORITY_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     ANNOUNCE_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
@@ -1084,13 +1093,14 @@ class Call(_message.Message):
     close_batch: CloseBatch
     cancel_batch: CancelBatch
     cancel_jobs: CancelJobs
+    set_priority: SetPriority
     batches: ReadBatches
     announce: Announce
     drain: DrainWorker
     workers: ReadWorkers
     audit: ReadAudit
     settle_batch: SettleBatch
-    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ..., stage_object: _Optional[_Union[StageObject, _Mapping]] = ..., put_part: _Optional[_Union[PutPart, _Mapping]] = ..., keep_object: _Optional[_Union[KeepObject, _Mapping]] = ..., read_part: _Optional[_Union[ReadPart, _Mapping]] = ..., open_batch: _Optional[_Union[OpenBatch, _Mapping]] = ..., close_batch: _Optional[_Union[CloseBatch, _Mapping]] = ..., cancel_batch: _Optional[_Union[CancelBatch, _Mapping]] = ..., cancel_jobs: _Optional[_Union[CancelJobs, _Mapping]] = ..., batches: _Optional[_Union[ReadBatches, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., drain: _Optional[_Union[DrainWorker, _Mapping]] = ..., workers: _Optional[_Union[ReadWorkers, _Mapping]] = ..., audit: _Optional[_Union[ReadAudit, _Mapping]] = ..., settle_batch: _Optional[_Union[SettleBatch, _Mapping]] = ...) -> None: ...
+    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ..., stage_object: _Optional[_Union[StageObject, _Mapping]] = ..., put_part: _Optional[_Union[PutPart, _Mapping]] = ..., keep_object: _Optional[_Union[KeepObject, _Mapping]] = ..., read_part: _Optional[_Union[ReadPart, _Mapping]] = ..., open_batch: _Optional[_Union[OpenBatch, _Mapping]] = ..., close_batch: _Optional[_Union[CloseBatch, _Mapping]] = ..., cancel_batch: _Optional[_Union[CancelBatch, _Mapping]] = ..., cancel_jobs: _Optional[_Union[CancelJobs, _Mapping]] = ..., set_priority: _Optional[_Union[SetPriority, _Mapping]] = ..., batches: _Optional[_Union[ReadBatches, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., drain: _Optional[_Union[DrainWorker, _Mapping]] = ..., workers: _Optional[_Union[ReadWorkers, _Mapping]] = ..., audit: _Optional[_Union[ReadAudit, _Mapping]] = ..., settle_batch: _Optional[_Union[SettleBatch, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list", "opened", "batch", "batch_page", "consumer_list", "removed", "published", "releases", "change_page", "copy_part", "waited", "scheduled", "schedule_list", "limit_list", "staged", "part", "job_batch", "batch_list", "cancelled_jobs", "announced", "worker_list", "audit_list")
@@ -1325,6 +1335,16 @@ class CancelRequest(_message.Message):
     id: RequestId
     cancel: Cancel
     def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ...) -> None: ...
+
+class SetPriorityRequest(_message.Message):
+    __slots__ = ("target", "id", "set_priority")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SET_PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    set_priority: SetPriority
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., set_priority: _Optional[_Union[SetPriority, _Mapping]] = ...) -> None: ...
 
 class RedriveRequest(_message.Message):
     __slots__ = ("target", "id", "redrive")

@@ -20,6 +20,7 @@ _COLUMNS = (
 )
 COMMANDS = {
     "canceljobs": "cancel",
+    "setpriority": "priority",
     "configure": "config",
     "granttoken": "token create",
     "revoketoken": "token revoke",
