@@ -110,7 +110,6 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.Cancel(job="j1"),
     ops.Cancel(job=""),
     ops.SetPriority(job="j1", priority=-5),
-    ops.SetPriority(job="", priority=0),
     ops.Redrive(),
     ops.Redrive(jobs=("j1", "j2"), kinds=("a",), limit=3),
     ops.Purge(),
