@@ -19,6 +19,7 @@ ON_A_QUEUE = {
     "ls": (),
     "show": (JOB,),
     "cancel": (JOB,),
+    "priority": (JOB, "1"),
     "pause": (),
     "resume": (),
     "dead": (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,8 @@ def test_jobs_are_claimed_by_their_new_priorities_under_every_fault(
         set_priority(state, operation, now)
         changed.extend([operation.job] if len(state.changes) > mark else [])
 
-    monkeypatch.setitem(transitions._HANDLERS, SetPriority, count)
+    handlers: dict[Any, Any] = transitions._HANDLERS
+    monkeypatch.setitem(handlers, SetPriority, count)
     assert simulate(3, scenario="brokers", deep=deep).commits > 0
     assert changed
 
