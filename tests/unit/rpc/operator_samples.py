@@ -9,7 +9,7 @@ from msgspec import structs
 
 from bucketq.model import audit_records, worker_records
 from bucketq.model.history import ForgetHistory
-from bucketq.model.operations import AnyOperation
+from bucketq.model.operations import AnyOperation, SetPriority
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 ANNOUNCEMENT = worker_records.Announce(
@@ -22,6 +22,8 @@ OPERATOR_OPERATIONS: tuple[AnyOperation, ...] = (
     ForgetHistory(before=7, is_asked=True),
     ANNOUNCEMENT,
     structs.replace(ANNOUNCEMENT, leaving=True, kinds=("mail", "größe"), running=3, draining=True),
+    SetPriority(job="", priority=0),
+    SetPriority(job="j1", priority=-5),
     worker_records.DrainWorker(worker=""),
     worker_records.DrainWorker(worker="host:1"),
     worker_records.ReadWorkers(),
@@ -32,6 +34,7 @@ OPERATOR_ANSWERS: tuple[tuple[str, Any], ...] = (
     ("forget_history", 8),
     ("announce", True),
     ("announce", False),
+    ("set_priority", None),
     ("drain", 2),
     ("workers", ()),
     ("workers", (WORKER, structs.replace(WORKER, kinds=("a",), running=1, draining=True))),
