@@ -230,7 +230,7 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
         row = self.jobs.get(job.id)
         if row is None:
             return None
-        same = ("kind", "priority", "key", "group")
+        same = ("kind", "key", "group")
         if any(row[name] != getattr(job, name) for name in same):
             raise KeyConflictError
         there = content(row["payload"], row["payload_encoding"])

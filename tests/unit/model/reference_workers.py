@@ -15,7 +15,7 @@ from tests.unit.model.reference_bulk import BulkReference
 
 OPERATORS = frozenset(
     {
-        *("cancel", "redrive", "purge", "pause", "resume", "configure", "granttoken"),
+        *("cancel", "canceljobs", "redrive", "purge", "pause", "resume", "configure", "granttoken"),
         *("revoketoken", "removeconsumer", "drain", "setlimit", "removelimit", "setpriority"),
     }
 )
