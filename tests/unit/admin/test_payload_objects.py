@@ -82,6 +82,7 @@ def short_lived(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side_refs, "_VERSIONS", 3)
 
 
+@pytest.mark.shallow
 @pytest.mark.parametrize("kind", [DirectCommitter, GroupCommitter])
 @pytest.mark.usefixtures("short_lived")
 def test_what_was_never_named_is_swept_when_it_cannot_be_any_more(kind: type) -> None:
@@ -161,6 +162,7 @@ def test_a_push_that_takes_too_long_is_written_again(monkeypatch: pytest.MonkeyP
     run(main)
 
 
+@pytest.mark.shallow
 def test_pruning_the_archive_deletes_what_its_lines_name() -> None:
     async def main(loop: VirtualLoop) -> None:
         world = World(loop)
@@ -198,6 +200,7 @@ def test_gc_deletes_a_payload_that_was_replaced() -> None:
     run(main)
 
 
+@pytest.mark.shallow
 @pytest.mark.parametrize("archive", [True, False])
 def test_deleting_a_queue_keeps_what_a_kept_archive_names(archive: bool) -> None:
     async def main(loop: VirtualLoop) -> None:

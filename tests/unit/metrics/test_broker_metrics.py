@@ -108,6 +108,7 @@ class Shown:
         }
 
 
+@pytest.mark.shallow
 @virtual
 async def test_a_queue_that_is_led_is_shown_as_it_is_in_memory() -> None:
     realm = Realm()
