@@ -111,7 +111,7 @@ async def cancel(queue: Queue[Any], other: Queue[Any]) -> None:
 
 
 async def set_priority(queue: Queue[Any], other: Queue[Any]) -> None:
-    first, urgent = await queue.push("mail", 1), await queue.push("mail", 2)
+    first, urgent = await queue.push_many([JobSpec(kind="mail", payload=n) for n in range(2)])
     await queue.set_priority(urgent, -1)
     assert [job.id for job in await other.claim(limit=2)] == [urgent, first]
 

@@ -148,7 +148,9 @@ def check_promises(processes: Fleet, url: str) -> None:
     assert len(found) == len(promised)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)]
+)
 def test_a_broker_that_is_told_to_stop_settles_what_has_come(
     processes: Fleet, url: str, how: signal.Signals
 ) -> None:

@@ -27,7 +27,9 @@ def replace_complete(monkeypatch: Patch, complete: Any) -> None:
     monkeypatch.setattr(transitions, "_HANDLERS", handlers | {Complete: complete})
 
 
-@pytest.mark.parametrize(("seed", "deep"), [(0, False), (2, False), (3, True)])
+@pytest.mark.parametrize(
+    ("seed", "deep"), [(0, False), pytest.param(2, False, marks=pytest.mark.full), (3, True)]
+)
 def test_follow_ups_hold_under_every_fault(seed: int, deep: bool) -> None:
     assert simulate(seed, scenario="follow-ups", deep=deep).follow_ups > 10
 

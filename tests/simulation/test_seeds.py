@@ -138,7 +138,6 @@ _QUICK_FAIR_SEEDS: dict[FaultSchedule, int] = {
     "restarts": 1001,
     "kills": 1005,
     "freezes": 1006,
-    "leader-kills": 1007,
     "slow-storage": 1009,
 }
 """For an ordinary run: of a few worlds of each schedule, the quickest in which a broker takes over

@@ -114,7 +114,7 @@ class Lane:
     def _first_of_run(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         while self._head < len(self._run):
             entry = self._run[self._head]
-            job = _waiting(jobs, entry.id, *entry.order)
+            job = _waiting(jobs, entry.id, entry.priority, entry.seq)
             if job is not None:
                 return job
             self._skip()
