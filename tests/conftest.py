@@ -32,8 +32,8 @@ if SPILL_BYTES:
     import_module("tests.early_spill.sitecustomize")
 
 _OWN_SPARK = (
-    "tests/spark/handlers/test_executor_lost.py",
     "tests/spark/test_clusters.py",
+    "tests/spark/handlers/test_executor_lost.py",
 )
 """What starts a Spark of its own; all other tests of Spark share a session."""
 _LONGEST_FIRST = (

@@ -14,6 +14,8 @@ from pathlib import Path
 from tests.servers.process import Child
 
 HOST = "127.0.0.1"
+EXECUTORS = "local-cluster[2,1,1024]"
+"""Two processes of one core, started by the driver, which replaces one that is killed."""
 WORKER_HOSTS = ("127.0.0.1", "127.0.0.2")
 """Two, because Spark runs a copy of a slow task on another host only. All of 127/8 is loopback."""
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -46,11 +48,11 @@ def start_standalone(stack: ExitStack, folder: Path, environ: Mapping[str, str])
 def start_connect(
     stack: ExitStack, folder: Path, environ: Mapping[str, str], config: Mapping[str, str]
 ) -> str:
-    """Start a Connect server with Spark in local mode; return its address."""
+    """Start a Connect server with two executors; return its address."""
     log = folder / "connect.log"
     # It logs its address at this level.
     settings = {**config, "spark.connect.grpc.binding.port": "0", "spark.log.level": "INFO"}
-    submit = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--class", _CONNECT]
+    submit = ["org.apache.spark.deploy.SparkSubmit", "--master", EXECUTORS, "--class", _CONNECT]
     for name, value in settings.items():
         submit += ["--conf", f"{name}={value}"]
     server = _start(stack, [*submit, "spark-internal"], log, environ)

@@ -171,8 +171,6 @@ def stream(spark: SparkSession, folder: Path) -> None:
 
 def run(spark: SparkSession, folder: Path) -> None:
     """An executor is killed while handlers run."""
-    assert spark._jvm is not None
-    (folder / "driver").write_text(str(spark._jvm.java.lang.ProcessHandle.current().pid()))
     payload = {"mark": str(folder)}
     url = fresh(folder, *(JobSpec(kind="kill", payload=payload | {"number": n}) for n in range(60)))
     tally = bucketq.spark.run(spark, url, {"kill": sample_handlers.kill_executor}, burst=True)

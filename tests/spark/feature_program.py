@@ -17,7 +17,7 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 import bucketq.spark
-from tests.spark.executor_losses import write_beside_a_copy
+from tests.spark import executor_losses
 from tests.spark.features import COMMANDS, FEATURES
 from tests.spark.session import configured
 
@@ -59,7 +59,8 @@ def _wrong(feature: Callable[[T, Path], None], given: T, place: Path) -> str:
 
 def main(master: str, folder: Path, *names: str) -> None:
     """Try some features, or all."""
-    chosen = {name: FEATURES[name] for name in names or FEATURES}
+    known = {**FEATURES, "run_and_lose_an_executor": executor_losses.run}
+    chosen = {name: known[name] for name in names or known}
     is_connect = master.startswith("sc://")
     builder = SparkSession.builder.remote(master) if is_connect else _cluster(master, folder)
     _try_on(builder, chosen, folder)
@@ -69,7 +70,7 @@ def main(master: str, folder: Path, *names: str) -> None:
         builder = _cluster(master, folder)
         for name, value in COPIES.items():
             builder = builder.config(name, value)
-        _try_on(builder, {"write_beside_a_copy": write_beside_a_copy}, folder)
+        _try_on(builder, {"write_beside_a_copy": executor_losses.write_beside_a_copy}, folder)
     try_each(COMMANDS, master, folder)
 
 

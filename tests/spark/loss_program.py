@@ -12,15 +12,14 @@ from pathlib import Path
 
 import bucketq.spark
 from tests.spark import executor_losses
+from tests.spark.clusters import EXECUTORS
 from tests.spark.feature_program import Features, try_each
 from tests.spark.session import configured
-
-MASTER = "local-cluster[2,1,1024]"
 
 
 def main(folder: Path, store: str, *names: str) -> None:
     """Kill one executor after the other."""
-    spark = configured(MASTER, folder).getOrCreate()
+    spark = configured(EXECUTORS, folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     bucketq.spark.register(spark)
     known: Features = {

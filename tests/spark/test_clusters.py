@@ -22,12 +22,13 @@ from tests.spark.programs import outcomes_of
 from tests.spark.session import CONFIG
 from tests.spark.signalled_command import signalled_command
 
-ON_CONNECT = ("read_stream", "run")
-"""A source that stays alive on the server, and handlers, which use tags and interruptions."""
+ON_CONNECT = ("read_stream", "run", "run_and_lose_an_executor")
+"""A source that stays alive on the server, and handlers, which use tags and interruptions, also if
+an executor is killed while they run."""
 BASICS = (*ON_CONNECT, "read", "read_deep", "write_staged")
 """Also rows that come from the driver, rows that executors read, and rows that they stage."""
 IS_ALL_WANTED = os.environ.get("PLACES") == "all"
-NAMES = (*FEATURES, *COMMANDS) if IS_ALL_WANTED else BASICS
+NAMES = (*FEATURES, "run_and_lose_an_executor", *COMMANDS) if IS_ALL_WANTED else BASICS
 COPIES = ("write_beside_a_copy",) if IS_ALL_WANTED else ()
 """Spark makes copies of slow tasks on a cluster only."""
 
@@ -81,7 +82,7 @@ def on_connect(
     return outcomes_of("feature_program", [server, str(folder), *chosen], spark_environ)
 
 
-@pytest.mark.full  # `test_executor_lost` has executors in processes of their own in every run.
+@pytest.mark.full  # The Connect server has executors in processes of their own in every run.
 @pytest.mark.parametrize("feature", [*NAMES, *COPIES])
 def test_it_works_on_a_standalone_cluster(on_standalone: Mapping[str, str], feature: str) -> None:
     assert not on_standalone[feature], on_standalone[feature]

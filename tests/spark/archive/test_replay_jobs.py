@@ -90,6 +90,7 @@ def test_dead_jobs_and_earlier_replays_are_found_in_segments(
     assert run(spark, file_url).pushed == 0
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("usual_plans")
 def test_two_jobs_with_one_id_are_each_pushed_once(spark: SparkSession, file_url: str) -> None:
     with bucketq.connect_sync(file_url, mode="direct"):
@@ -145,6 +146,7 @@ def test_a_condition_that_spark_does_not_understand_is_reported(
             run(spark, file_url, where)
 
 
+@pytest.mark.full
 def test_large_payloads_are_copied(spark: SparkSession, url: str) -> None:
     """One of the archive and one of a dead job; the old objects are deleted with the old jobs."""
     contents = [{"rows": list(range(30_000))}, bytes(range(256)) * 5_000, "small"]

@@ -1,7 +1,7 @@
 """Executors in processes of their own are killed at their work; no job is lost or repeated.
 
 One program kills them, one after the other, because Spark takes long to start; each test here
-checks the outcome of one kill.
+checks the outcome of one kill. ``test_clusters`` kills one in every run.
 """
 
 from __future__ import annotations
@@ -12,30 +12,24 @@ import pytest
 
 from tests.spark.programs import outcomes_of
 
-EVERY = ("run",)
-MORE = ("write_that_was_staged", "stream", "write", "write_on_a_store")
+WORK = ("run", "write_that_was_staged", "stream", "write", "write_on_a_store")
 """For a full run: here Spark alone decides that a task runs again. ``test_job_writer`` and
 ``test_stream_reader`` let tasks fail at the same points, and leave the executor alive."""
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.full]
 
 
 @pytest.fixture(scope="module")
 def lost(
-    request: pytest.FixtureRequest,
     spark_environ: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
     store_url: Callable[[], str],
 ) -> Mapping[str, str]:
     folder = tmp_path_factory.mktemp("losses")
-    is_full = request.config.getoption("full")
-    words = [store_url(), *EVERY, *MORE] if is_full else ["", *EVERY]
-    return outcomes_of("loss_program", [str(folder), *words], spark_environ)
+    return outcomes_of("loss_program", [str(folder), store_url(), *WORK], spark_environ)
 
 
-@pytest.mark.parametrize(
-    "doing", [*EVERY, *(pytest.param(name, marks=pytest.mark.full) for name in MORE)]
-)
+@pytest.mark.parametrize("doing", WORK)
 def test_an_executor_that_is_killed_at_its_work_loses_and_repeats_nothing(
     lost: Mapping[str, str], doing: str
 ) -> None:

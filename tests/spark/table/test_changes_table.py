@@ -79,6 +79,7 @@ def test_changes_in_batch_and_as_a_stream_and_jobs_at_a_version(
     assert last in {row.id for row in newest.collect()}
 
 
+@pytest.mark.full  # `integration/test_feed` kills brokers below a feed in every run.
 def test_a_stream_has_every_version_once_while_brokers_are_killed(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
