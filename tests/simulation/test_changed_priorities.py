@@ -25,7 +25,7 @@ def _reordered(monkeypatch: Patch) -> None:
     monkeypatch.setattr(queue_actors, "REORDERED", 0.5)
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("deep", [pytest.param(False, marks=pytest.mark.full), True])
 def test_jobs_are_claimed_by_their_new_priorities_under_every_fault(
     monkeypatch: Patch, deep: bool
 ) -> None:

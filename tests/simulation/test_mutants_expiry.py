@@ -14,7 +14,7 @@ Patch = pytest.MonkeyPatch
 _HAS_EXPIRED = JobRecord.has_expired
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("deep", [pytest.param(False, marks=pytest.mark.full), True])
 def test_jobs_expire_in_their_time_under_every_fault(deep: bool) -> None:
     assert simulate(4, scenario="expiry", deep=deep).commits > 0
 

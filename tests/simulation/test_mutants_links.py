@@ -22,7 +22,7 @@ from tests.simulation.test_mutants import expect
 Patch = pytest.MonkeyPatch
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("deep", [pytest.param(False, marks=pytest.mark.full), True])
 def test_batches_and_held_jobs_keep_their_promises_under_every_fault(deep: bool) -> None:
     assert simulate(3, scenario="links", deep=deep).commits > 0
 

@@ -23,7 +23,9 @@ def _short_lived(monkeypatch: Patch) -> None:
     monkeypatch.setattr(side_refs, "_VERSIONS", 12)
 
 
-@pytest.mark.parametrize(("seed", "deep"), [(3, False), (0, True)])
+@pytest.mark.parametrize(
+    ("seed", "deep"), [pytest.param(3, False, marks=pytest.mark.full), (0, True)]
+)
 def test_large_payloads_are_there_under_every_fault(seed: int, deep: bool) -> None:
     assert simulate(seed, scenario="payloads", deep=deep).commits > 0
 

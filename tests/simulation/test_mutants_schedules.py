@@ -18,7 +18,9 @@ Patch = pytest.MonkeyPatch
 _PLAN, _PUT, _RUN_OF = schedule_firer.plan, schedule_changes._put, schedule_changes.run_of
 
 
-@pytest.mark.parametrize(("seed", "deep"), [(6, False), (13, False), (4, True)])
+@pytest.mark.parametrize(
+    ("seed", "deep"), [(6, False), pytest.param(13, False, marks=pytest.mark.full), (4, True)]
+)
 def test_schedules_fire_once_under_every_fault(seed: int, deep: bool) -> None:
     assert simulate(seed, scenario="schedules", deep=deep).fired > 10
 

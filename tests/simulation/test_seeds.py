@@ -117,7 +117,7 @@ def test_more_engines_keep_every_promise(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", first_of(2, 1))
-@pytest.mark.parametrize("faults", ["nothing", "restarts"])
+@pytest.mark.parametrize("faults", [pytest.param("nothing", marks=pytest.mark.full), "restarts"])
 def test_engines_lose_nothing_without_faults(faults: FaultSchedule, seed: int) -> None:
     report = simulate(seed, faults=faults, scenario="engines")
     assert sum(report.runs.values()) > 0
