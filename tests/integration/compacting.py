@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from bucketq.archive import delta
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.compaction import Compactor, write_part
 from bucketq.clock import SystemClock
@@ -12,7 +13,8 @@ from bucketq.store.url import open_store
 
 
 async def main(url: str) -> None:
-    """Do what the command does, without Spark."""
+    """Do what the command does, without Spark, and write a checkpoint of each version."""
+    delta.CHECKPOINT_EVERY = 1
     location, clock = open_store(url), SystemClock()
     layout = Layout.of(location.store.url, location.key)
     compactor = Compactor(location.store, layout, clock)

@@ -37,14 +37,20 @@ class Seen:
     def __init__(self, keys: list[str], layout: Layout) -> None:
         self.archive_files = sum(layout.parse(key) is not None for key in keys)
         self.files = sum(key.endswith(".parquet") for key in keys)
+        self.files -= (checkpoints := sum(".checkpoint." in key for key in keys))
         self.versions = sum("_delta_log/" in key and key.endswith(".json") for key in keys)
+        self.checkpoints = checkpoints
 
 
-POINTS: dict[str, Callable[[Seen], bool]] = {
-    "while it writes files": lambda seen: seen.files > 0,
-    "when it has published": lambda seen: seen.versions > 0,
-    "while it deletes archive files": lambda seen: seen.archive_files < DAYS * FILES,
+POINTS: dict[str, Callable[[Seen, Seen], bool]] = {
+    "while it writes files": lambda seen, before: seen.files > before.files,
+    "when it has published": lambda seen, before: seen.versions > before.versions,
+    "when it has a checkpoint": lambda seen, before: seen.checkpoints > before.checkpoints,
+    "while it deletes archive files": lambda seen, before: (
+        seen.archive_files < before.archive_files
+    ),
 }
+"""When a compaction is killed, by what it has changed."""
 
 
 _FULL = pytest.mark.full
@@ -114,24 +120,33 @@ async def ended(process: subprocess.Popen[bytes]) -> None:
     assert process.returncode == 0, errors.decode()
 
 
-def demand_whole(found: list[str]) -> None:
-    assert sorted(found) == sorted(f"job{number}" for number in range(DAYS * FILES * JOBS))
+def demand_whole(found: list[str], late: int = 0) -> None:
+    assert sorted(found) == sorted(f"job{number}" for number in range(DAYS * FILES * JOBS + late))
+
+
+async def write_late(place: Location, number: int) -> None:
+    """Write another archive file, so that the next compaction has something to publish."""
+    writer = ArchiveWriter(place.store, Layout.of(place.store.url, place.key))
+    at = SystemClock().now().replace(minute=0) - timedelta(days=2)
+    job = finished(DAYS * FILES * JOBS + number - 1, at)
+    await writer.write([(job, None)], FILES + number)
 
 
 @pytest.mark.parametrize("url", _KILLED_ON, indirect=True)
 async def test_a_compaction_that_is_killed_loses_nothing_and_is_ended_by_the_next(
     url: str, place: Location
 ) -> None:
-    for is_there in POINTS.values():
-        process = started(url)
-        # It happens in another process, and nobody tells.
-        while process.poll() is None and not is_there(await look(place)):  # noqa: ASYNC110 - see above
+    for more, is_there in enumerate(POINTS.values(), start=1):
+        await write_late(place, more)
+        before, process = await look(place), started(url)
+        # It happens in another process, which does not report it.
+        while process.poll() is None and not is_there(await look(place), before):  # noqa: ASYNC110 - see above
             await asyncio.sleep(0.002)
         process.kill()
         process.communicate()
-        demand_whole(await names(url))
+        demand_whole(await names(url), more)
     await ended(started(url))
-    demand_whole(await names(url))
+    demand_whole(await names(url), len(POINTS))
     assert (await look(place)).archive_files == 0
     assert await doubled(place.store, Layout.of(place.store.url, place.key)) == 0
 

@@ -14,7 +14,8 @@ from datetime import datetime
 from hashlib import blake2b
 
 from bucketq.archive.archive_layout import Layout
-from bucketq.archive.delta import AddFile, DeltaLog
+from bucketq.archive.delta import DeltaLog
+from bucketq.archive.delta_actions import AddFile
 from bucketq.archive.parquet_format import FIELDS, demand_pyarrow, jobs_in
 from bucketq.errors import CorruptStateError
 from bucketq.model.records import JobRecord

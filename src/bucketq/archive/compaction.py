@@ -27,7 +27,8 @@ from msgspec import Struct
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.archive_lines import CopyKey, copy_key, lines_in
 from bucketq.archive.compacted import file_name, open_log
-from bucketq.archive.delta import AddFile, DeltaLog, added
+from bucketq.archive.delta import DeltaLog
+from bucketq.archive.delta_actions import AddFile, added
 from bucketq.archive.parquet_format import (
     GROUP_ROWS,
     ArchivedRow,
@@ -154,6 +155,8 @@ class Compactor:
         if files and not await self._commit(planned, files):
             await delete_all(self._store, [self._layout.compacted + file.name for file in files])
             return False
+        if files:
+            await self._log.checkpoint(self._clock)
         await delete_all(self._store, [key for each in written for key in each.covered])
         return True
 

@@ -6,21 +6,28 @@ log is written here, through the store, and any reader of Delta can read it.
 
 Guarantees: a commit is whole or absent; of two that race, one wins and the other learns that it
 lost; and an unknown outcome is resolved before anything else is decided. Versions are read one
-after the other from 0, without a listing.
+after the other, without a listing: from 0, or from the last checkpoint on (``delta_checkpoint``).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
-from urllib.parse import quote, unquote
+from importlib.util import find_spec
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
 
+from bucketq.archive.delta_actions import Action, AddFile, Protocol, RemoveFile, TableSnapshot
+from bucketq.archive.delta_checkpoint import (
+    LAST_CHECKPOINT,
+    checkpoint_name,
+    decode_checkpoint,
+    encode_checkpoint,
+    read_last,
+)
 from bucketq.clock import Clock, new_token
-from bucketq.errors import CorruptStateError, UnavailableError
+from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore
 from bucketq.store.resolve_write import Verdict, write_until_certain
@@ -31,94 +38,16 @@ Field = tuple[str, str | dict[str, object]]
 PARTITIONS = ("date", "kind")
 _READER_VERSION, _WRITER_VERSION = 1, 2  # No feature of a newer one is used.
 _AT_ONCE = 16  # Versions are small, so reading one is mostly latency.
+_LEAST_SAVED = 16
+"""A checkpoint that saves fewer versions saves no time: those are read at once."""
 _PATIENCE_S = 60.0
 """How long to try before the outcome of a commit is called unknown: longer than a failover of
 the storage takes, and short enough for a command to say so."""
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.25, 8.0  # A short fault costs little, a long one few requests.
-_MILLISECOND = timedelta(milliseconds=1)
-_DAY = timedelta(days=1)
-_FINISHED = "finished_at"
+CHECKPOINT_EVERY = 10
+"""How many versions there are from one checkpoint to the next, as Delta's own writers have it."""
 
-
-class _Extreme(Struct, frozen=True):
-    finished_at: datetime | None = None
-
-
-class _FileStats(Struct, rename="camel"):
-    """Statistics of the rows of a file."""
-
-    min_values: _Extreme = _Extreme()
-    max_values: _Extreme = _Extreme()
-
-
-class AddFile(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A file of the table."""
-
-    path: str
-    """Relative to the table, with escapes as in a URL."""
-    partition_values: dict[str, str | None]
-    size: int
-    modification_time: int
-    data_change: bool
-    stats: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The path without escapes, relative to the root of the table."""
-        return unquote(self.path)
-
-    @property
-    def kind(self) -> str | None:
-        """The kind of its jobs."""
-        return self.partition_values.get("kind")
-
-    @property
-    def span(self) -> tuple[datetime, datetime]:
-        """The time in which its jobs finished; the whole day if it is not recorded."""
-        day = date.fromisoformat(self.partition_values["date"] or "0001-01-01")
-        first = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        stats = msgspec.json.decode(self.stats or b"{}", type=_FileStats)
-        low, high = stats.min_values.finished_at, stats.max_values.finished_at
-        return low or first, high or first + _DAY
-
-    def overlaps(self, since: datetime, until: datetime) -> bool:
-        """Whether it may hold a job that finished in a range of time."""
-        first, last = self.span
-        return first < until and last >= since
-
-
-class RemoveFile(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A file that was removed from the table."""
-
-    path: str
-    deletion_timestamp: int | None = None
-    data_change: bool | UnsetType = UNSET
-    extended_file_metadata: bool | UnsetType = UNSET
-    partition_values: dict[str, str | None] | UnsetType = UNSET
-    size: int | UnsetType = UNSET
-
-
-class Protocol(Struct, frozen=True, rename="camel"):
-    """The protocol versions that readers and writers of the table must support."""
-
-    min_reader_version: int
-    min_writer_version: int
-
-
-class CommitInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which program wrote a version; ``txn_id`` identifies the write."""
-
-    txn_id: str | None = None
-
-
-class Action(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A line of the log; other kinds of lines are ignored."""
-
-    add: AddFile | None = None
-    remove: RemoveFile | None = None
-    protocol: Protocol | None = None
-    commit_info: CommitInfo | None = None
-
+_log = logging.getLogger("bucketq")
 
 _decode = msgspec.json.Decoder(Action).decode
 _encode = msgspec.json.Encoder().encode
@@ -132,10 +61,19 @@ class DeltaLog:
         self._store = store
         self._root = root
         self._fields = fields
-        self.version = -1
+        self._snapshot = TableSnapshot()
+        self._checkpoint = -1
+        """The last version that has a checkpoint, as far as it is known."""
+
+    @property
+    def version(self) -> int:
         """The last version that was read; -1 if there is none."""
-        self.files: dict[str, AddFile] = {}
+        return self._snapshot.version
+
+    @property
+    def files(self) -> dict[str, AddFile]:
         """The files of that version, by path."""
+        return self._snapshot.files
 
     async def refresh(self) -> list[AddFile]:
         """Read the versions that were added since; return the files that they added."""
@@ -150,6 +88,8 @@ class DeltaLog:
                 if body is None:
                     return [file for path, file in self.files.items() if path not in before]
                 self._apply(body, version)
+            if self.version == 0:
+                await self._skip()
 
     async def commit(
         self, actions: Iterable[AddFile | RemoveFile], clock: Clock, operation: str
@@ -178,6 +118,51 @@ class DeltaLog:
         self._apply(body, version)
         return True
 
+    async def checkpoint(self, clock: Clock) -> bool:
+        """Write a checkpoint of the last version that was read, if one is due.
+
+        It needs pyarrow. A checkpoint saves time and nothing else: if it cannot be written, that is
+        logged. Interrupted at any point, it leaves a log that can be read.
+        """
+        if self.version - self._checkpoint < CHECKPOINT_EVERY:
+            return False
+        made = encode_checkpoint(self._snapshot, clock.now())
+        if made is None:
+            return False
+        folder = f"{self._root}_delta_log/"
+        try:
+            # Whole before it is named; two writers of the same version write the same.
+            await self._store.put(folder + checkpoint_name(self.version), made[0])
+            await self._store.put(folder + LAST_CHECKPOINT, made[1])
+        except BucketQError as error:
+            _log.warning("no checkpoint of %s version %d: %s", self._root, self.version, error)
+            return False
+        self._checkpoint = self.version
+        return True
+
+    async def _skip(self) -> None:
+        """Continue with the last checkpoint, if there is one and it saves time."""
+        folder = f"{self._root}_delta_log/"
+        last = await self._read(folder + LAST_CHECKPOINT)
+        version = None if last is None else read_last(last)
+        if version is None:
+            return
+        self._checkpoint = version
+        if version < _LEAST_SAVED or find_spec("pyarrow") is None:
+            return
+        key = folder + checkpoint_name(version)
+        body = await self._read(key)
+        try:
+            found = None if body is None else decode_checkpoint(body, version, key)
+        except CorruptStateError as error:
+            _log.warning("%s; the log is read instead", error)
+            found = None
+        if found is None:
+            self._checkpoint = -1  # The next compaction writes another.
+        else:
+            self._check(found.protocol)
+            self._snapshot = found
+
     async def _create(self, version: int, body: bytes, token: str, clock: Clock) -> bool:
         """Write a version; return whether the existing one is ours."""
         key = self._key(version)
@@ -201,8 +186,11 @@ class DeltaLog:
         return outcome.verdict is Verdict.LANDED
 
     async def _get(self, version: int) -> bytes | None:
+        return await self._read(self._key(version))
+
+    async def _read(self, key: str) -> bytes | None:
         try:
-            return (await self._store.get(self._key(version))).body
+            return (await self._store.get(key)).body
         except ObjectMissingError:
             return None
 
@@ -211,17 +199,17 @@ class DeltaLog:
 
     def _apply(self, body: bytes, version: int) -> None:
         for action in _actions(body, self._key(version)):
-            if action.protocol and action.protocol.min_reader_version > _READER_VERSION:
-                raise CorruptStateError(
-                    f"the compacted archive at {self._root} wants a reader of Delta version "
-                    f"{action.protocol.min_reader_version}, and this one knows {_READER_VERSION}: "
-                    "another tool has changed it; read it with that one"
-                )
-            if action.remove:
-                self.files.pop(action.remove.path, None)
-            if action.add:
-                self.files[action.add.path] = action.add
-        self.version = version
+            self._check(action.protocol)
+            self._snapshot.apply(action)
+        self._snapshot.version = version
+
+    def _check(self, protocol: Protocol | None) -> None:
+        if protocol and protocol.min_reader_version > _READER_VERSION:
+            raise CorruptStateError(
+                f"the compacted archive at {self._root} wants a reader of Delta version "
+                f"{protocol.min_reader_version}, and this one knows {_READER_VERSION}: "
+                "another tool has changed it; read it with that one"
+            )
 
     def _head(self, token: str, now_ms: int) -> list[object]:
         columns: list[Field] = [*self._fields, ("date", "date"), ("kind", "string")]
@@ -242,50 +230,6 @@ class DeltaLog:
             "createdTime": now_ms,
         }
         return [{"protocol": Protocol(_READER_VERSION, _WRITER_VERSION)}, {"metaData": metadata}]
-
-
-def added(
-    name: str, body_bytes: int, kind: str, span: tuple[datetime, datetime], rows: int, now: datetime
-) -> AddFile:
-    """Describe a new file whose jobs finished from the first to the last moment of ``span``."""
-    # Readers of Delta take the times for whole milliseconds; the last is rounded up, so that
-    # none of them misses a job.
-    low, high = (_whole(moment) for moment in span)
-    stats = {
-        "numRecords": rows,
-        "minValues": {_FINISHED: _spelled(low)},
-        "maxValues": {_FINISHED: _spelled(high if high == span[1] else high + _MILLISECOND)},
-        "nullCount": {_FINISHED: 0},
-    }
-    return AddFile(
-        path=quote(name, safe="/="),
-        partition_values={"date": span[0].astimezone(UTC).date().isoformat(), "kind": kind},
-        size=body_bytes,
-        modification_time=int(now.timestamp() * 1000),
-        data_change=True,
-        stats=_encode(stats).decode(),
-    )
-
-
-def removed(file: AddFile, now: datetime) -> RemoveFile:
-    """Return the action that removes a file."""
-    return RemoveFile(
-        path=file.path,
-        deletion_timestamp=int(now.timestamp() * 1000),
-        data_change=True,
-        extended_file_metadata=True,
-        partition_values=file.partition_values,
-        size=file.size,
-    )
-
-
-def _whole(moment: datetime) -> datetime:
-    utc = moment.astimezone(UTC)
-    return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
-
-
-def _spelled(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _token_of(body: bytes, key: str) -> str | None:

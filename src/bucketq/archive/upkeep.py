@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.archive.archive_lines import copy_key
 from bucketq.archive.compacted import open_log
-from bucketq.archive.delta import AddFile, removed
+from bucketq.archive.delta_actions import AddFile, removed
 from bucketq.archive.parquet_format import jobs_in
 from bucketq.archive.reader import ArchiveReader
 from bucketq.archive.side_folder import SideFolder
