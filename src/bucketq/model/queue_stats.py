@@ -38,6 +38,9 @@ class Stats(Struct, frozen=True, kw_only=True):
     """How many partitions were added up; 0: the queue has none."""
     pushed: int = 0
     """How many jobs were ever pushed; an older broker does not know."""
+    delayed: dict[str, int] = {}
+    """How many of the queued jobs of each kind are not due yet; an older broker does not know. Of
+    jobs in segments, some that fell due since the last claim may be counted."""
 
     @property
     def head_bytes(self) -> int:
@@ -55,16 +58,21 @@ class Stats(Struct, frozen=True, kw_only=True):
         return sum(by_status.get(status, 0) for by_status in self.counts.values())
 
     def unclaimed(self) -> dict[str, int]:
-        """How many jobs wait of each kind that has none running, and is not paused.
+        """How many jobs are due of each kind that has none running, and is not paused.
 
-        Perhaps no worker has a handler for it; perhaps they are delayed, or just pushed.
+        Perhaps no worker has a handler for it; perhaps they were just pushed.
         """
         if self.paused:
             return {}
         return {
             kind: waiting
             for kind, by_status in self.counts.items()
-            if (waiting := by_status.get("queued", 0) - self.held.get(kind, 0))
+            if (
+                waiting := by_status.get("queued", 0)
+                - self.held.get(kind, 0)
+                - self.delayed.get(kind, 0)
+            )
+            > 0
             and not by_status.get("running")
             and kind not in self.paused_kinds
         }

@@ -279,16 +279,17 @@ class SegmentIndex(NamedTuple):
         """Whether it has jobs with unique names: then it has more hashes than rows."""
         return self.ids.length > 3 + 16 * self.blocks[-1].stop  # 12 bytes each, in base64.
 
-    def count_kinds(self, gone: Gone) -> dict[str, int]:
-        """Count the rows of each kind that have not left."""
+    def count_kinds(self, gone: Gone, start: int = 0) -> dict[str, int]:
+        """Count the rows of each kind that have not left; from ``start`` on, if it has no runs."""
         counts = Counter[str]()
         for run in self.runs:
             counts[run.kind] += run.stop - run.start - gone.count_between(run.start, run.stop)
-        for number, count in Counter(self.kind_numbers).items():
+        numbers = self.kind_numbers[start:] if start else self.kind_numbers
+        for number, count in Counter(numbers).items():
             counts[self.kinds[number]] += count
         if self.kind_numbers:
             for first, last in gone.ranges:
-                for number in self.kind_numbers[first : last + 1]:
+                for number in self.kind_numbers[max(first, start) : last + 1]:
                     counts[self.kinds[number]] -= 1
         return {kind: count for kind, count in counts.items() if count}
 

@@ -20,6 +20,7 @@ def add_stats(parts: Sequence[Stats]) -> Stats:
     """Add up what partitions hold; the broker and the incarnation are those of the first."""
     counts: dict[str, dict[str, int]] = {}
     held: dict[str, int] = {}
+    delayed: dict[str, int] = {}
     for part in parts:
         for kind, by_status in part.counts.items():
             into = counts.setdefault(kind, {})
@@ -27,6 +28,8 @@ def add_stats(parts: Sequence[Stats]) -> Stats:
                 into[status] = into.get(status, 0) + count
         for kind, count in part.held.items():
             held[kind] = held.get(kind, 0) + count
+        for kind, count in part.delayed.items():
+            delayed[kind] = delayed.get(kind, 0) + count
     ages = [part.oldest_queued_s for part in parts if part.oldest_queued_s is not None]
     return Stats(
         version=sum(part.version for part in parts),
@@ -45,6 +48,7 @@ def add_stats(parts: Sequence[Stats]) -> Stats:
         held=held,
         partitions=len(parts),
         pushed=sum(part.pushed for part in parts),
+        delayed=delayed,
     )
 
 

@@ -113,7 +113,16 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
         limited=reached_limits(state, now) if state.limits else (),
         held=dict(sorted(state.followed.count_held().items())),
         pushed=state.next_seq - 1,
+        delayed=_count_delayed(state, now),
     )
+
+
+def _count_delayed(state: State, now: datetime) -> dict[str, int]:
+    counts = state.cold.count_delayed(now)
+    for job in state.delayed.rows():
+        if job.run_at is not None and job.run_at > now:
+            counts[job.kind] += 1
+    return dict(sorted(counts.items()))
 
 
 def oldest_queued(state: State) -> JobRecord | None:

@@ -73,6 +73,11 @@ class AgeIndex(Generic[R]):
             heappush(self._entries, entry)
         return list(found.values())
 
+    def rows(self) -> list[R]:
+        """All rows, in no order; it looks at every entry."""
+        found = {entry[2]: row for entry in self._entries if (row := self._row(entry)) is not None}
+        return list(found.values())
+
     def sweep(self) -> None:
         """Drop the entries of rows that have changed or left."""
         current = {entry[2]: entry for entry in self._entries if self._row(entry) is not None}

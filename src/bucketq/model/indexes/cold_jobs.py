@@ -11,6 +11,7 @@ but is written to the queue object only when it is changed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
@@ -72,6 +73,9 @@ class ColdJobs:
         """The lanes whose next jobs were read, though not decoded, when this was last looked at."""
         self._later: list[_Cursor] = []
         self._dead: list[_Cursor] = []
+        self._delayed: dict[str, tuple[tuple[int, int], dict[str, int]]] = {}
+        """What ``count_delayed`` found in each segment, and for which position and live rows: to
+        count a segment of 36,000 rows takes a millisecond, and few change between two counts."""
         self._lent: dict[str, Lent] = {}
         self.lent_dead = 0
         """How many dead jobs are decoded and unchanged."""
@@ -200,6 +204,27 @@ class ColdJobs:
             run.position = stop
             if stop < run.stop:
                 heappush(self._later, _Cursor(bound, self._number(), run))
+
+    def count_delayed(self, now: datetime) -> Counter[str]:
+        """Count the cold delayed jobs of each kind; some that fell due since a claim may be in it.
+
+        Rows are in the order of their times, of which an index has the first and the last.
+        """
+        counts = Counter[str]()
+        known, self._delayed = self._delayed, {}
+        for _, _, run in self._later:
+            segment, index = run.segment, run.segment.index
+            if index is None or not self.rows.is_readable(segment):
+                continue
+            if index.times is None or index.times[1] <= now:
+                continue
+            mark, name = (run.position, segment.live), segment.record.id
+            found = known.get(name)
+            if found is None or found[0] != mark:
+                found = mark, index.count_kinds(segment.gone, run.position)
+            self._delayed[name] = found
+            counts.update(found[1])
+        return counts
 
     def next_death(self) -> datetime | None:
         """No cold dead job that has not been decoded died before this; None: there is none."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from bucketq.codec import segment_index
 from bucketq.model.effects import reads
-from bucketq.model.operations import Cancel, Claim, Fail, List, Page, Push, Request
+from bucketq.model.operations import Cancel, Claim, Fail, List, Page, Push, ReadStats, Request
+from bucketq.model.queue_stats import Stats
 from bucketq.model.segments import Block, Spill
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
@@ -165,3 +167,35 @@ def test_rows_that_have_left_are_not_listed_if_segments_overlap(kinds: tuple[str
         query = List(statuses=("queued",), kinds=kinds, after=after, limit=20)
         expected = apply(twins.flat, Request(query), START).answer
         assert twins.deep.apply(Request(query), START).answer == expected
+
+
+def test_delayed_jobs_are_counted_by_kind_in_the_object_and_in_segments() -> None:
+    deep = DeepState(State(incarnation="test", created_at=START))
+    jobs = tuple(
+        new_job(f"job-{number}", kind="ab"[number % 2], delay_s=float(number))
+        for number in range(12)
+    )
+    deep.apply(Request(Push(jobs=jobs)), START)
+    assert delayed(deep, 0) == {"a": 5, "b": 6}
+    written = deep.spill("later", START, 100)
+    assert written is not None
+    deep.apply(Request(written), START)
+    deep.apply(Request(Push(jobs=(new_job("hot", kind="c", delay_s=60.0),))), START)
+    assert delayed(deep, 0) == {"a": 5, "b": 6, "c": 1}
+    deep.apply(Request(Cancel(job="job-11")), START)
+    assert delayed(deep, 0) == {"a": 5, "b": 5, "c": 1}
+    # A claim moves those that are due; without one, the times of the segment decide.
+    claimed = deep.apply(Request(Claim(worker="w", kinds=("a",), secret=SECRET)), at(4)).answer
+    assert [job.id for job in claimed] == ["job-0"]
+    assert delayed(deep, 4) == {"a": 3, "b": 3, "c": 1}
+    assert delayed(deep, 59) == {"c": 1}
+    assert delayed(deep, 60) == {}
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def delayed(deep: DeepState, seconds: float) -> dict[str, int]:
+    found: Stats = deep.apply(Request(ReadStats()), at(seconds)).answer
+    return found.delayed

@@ -103,6 +103,9 @@ def _print(out: Output, found: Stats) -> None:
         print("paused: no jobs are handed out until `bucketq resume`")
     if found.oldest_queued_s is not None:
         print(f"oldest queued job: {duration(max(0.0, found.oldest_queued_s))}")
+    if found.delayed:
+        named = ", ".join(f"{kind} ({count:,})" for kind, count in found.delayed.items())
+        out.result(f"delayed: these of the queued jobs are not due yet: {named}", None)
     if found.held:
         named = ", ".join(f"{kind} ({count:,})" for kind, count in found.held.items())
         out.result(f"held: these of the queued jobs wait for others: {named}", None)
