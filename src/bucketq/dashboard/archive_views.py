@@ -8,7 +8,7 @@ long enough; its answer says where the next one begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
@@ -20,6 +20,15 @@ from bucketq.archive.archive_layout import Layout, hour_of, hours_between
 from bucketq.archive.reader import ArchiveReader
 from bucketq.client.connect_arguments import BROKERS
 from bucketq.clock import Clock
+from bucketq.dashboard.finished_sample import ArchiveSample, FinishedJob
+from bucketq.dashboard.flow_views import (
+    EndedAt,
+    Flow,
+    flow_of,
+    has_archive,
+    range_of,
+    read_sample,
+)
 from bucketq.dashboard.job_views import PAGE_JOBS, row_of
 from bucketq.errors import InvalidRequestError, JobNotFoundError
 from bucketq.model.indexes.finished_jobs import finished_at
@@ -40,6 +49,7 @@ _LOOKED_FOR = timedelta(days=31)
 """How long after its push a job is looked for if it is not known when it finished."""
 _SKEW = timedelta(hours=1)
 """How far the clocks of producers and of writers of the archive may differ."""
+_NOT_READ = "only jobs that are still in the queue: this page knows its broker, not its storage"
 _OUTCOMES = get_args(Outcome)
 
 Place = tuple[datetime, int, str]
@@ -94,6 +104,8 @@ class ArchiveViews:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._samples: dict[str, ArchiveSample] = {}
+        self._sampling: dict[str, asyncio.Lock] = {}
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="archive")
 
     def close(self) -> None:
@@ -108,6 +120,40 @@ class ArchiveViews:
         """
         wanted = ArchiveFilter.parse(read, self._clock.now())
         return await self._in_thread(lambda: _read_page(url, wanted))
+
+    async def flow(
+        self,
+        url: str,
+        span_s: int,
+        ended: Sequence[FinishedJob],
+        counts_ended: EndedAt,
+        note: str,
+    ) -> Flow:
+        """Return how jobs flowed through a queue lately.
+
+        Args:
+            url: The queue.
+            span_s: The last so many seconds.
+            ended: The jobs in the queue that have ended.
+            counts_ended: The number of jobs that had ended at a time, if it is known.
+            note: What is missing in ``ended``.
+        """
+        now = self._clock.now()
+        if not has_archive(url):
+            return flow_of(ended, now, span_s, counts_ended, note=note or _NOT_READ)
+        sample = self._samples.setdefault(url, ArchiveSample())
+        lock = self._sampling.setdefault(url, asyncio.Lock())
+
+        async def read() -> Flow:
+            found = await read_sample(url, sample, range_of(now, span_s), now)
+            jobs, files = [*ended, *found.jobs], found.files
+            read_files = found.read_files
+            return flow_of(
+                jobs, now, span_s, counts_ended, files=files, read_files=read_files, note=note
+            )
+
+        async with lock:  # One thread at a time changes what is remembered.
+            return await self._in_thread(read)
 
     async def find(self, url: str, job_id: str, at: str) -> JobRecord:
         """Return one job that finished in the hour of ``at``; empty: it is looked for.

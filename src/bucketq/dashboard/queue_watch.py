@@ -111,6 +111,10 @@ class QueueWatch:
         """Return the counts of the last hours, oldest first."""
         return self._ring.samples()
 
+    def counts_ended(self) -> Callable[[float], float | None]:
+        """Return how to find the number of jobs that had ended at a time in seconds, if known."""
+        return self._ring.counts_ended()
+
     async def events(self) -> AsyncIterator[tuple[str, bytes]]:
         """Yield a name and JSON whenever the queue was counted or could not be, until ``close``."""
         while self._counting is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable
 from datetime import datetime
 
 from msgspec import Struct
@@ -14,6 +16,8 @@ FINE_S = 2.0
 _FINE = 300
 """Ten minutes of samples, as many as a chart has room for."""
 _COARSE_S = 60.0
+_GAP_S = 150.0
+"""Samples that are farther apart have a time between them in which the queue did not answer."""
 _COARSE = 1440
 """A day of minutes: about 100 KB for each queue."""
 
@@ -29,6 +33,9 @@ class Sample(Struct, frozen=True, array_like=True):
     oldest_s: float
     version: int
     size_bytes: int
+    delayed: int = 0
+    pushed: int = 0
+    ended: int = 0
 
 
 class StatsRing:
@@ -49,6 +56,9 @@ class StatsRing:
             oldest_s=max(0.0, stats.oldest_queued_s or 0.0),
             version=stats.version,
             size_bytes=stats.bytes,
+            delayed=sum(stats.delayed.values()),
+            pushed=stats.pushed,
+            ended=stats.ended,
         )
         self._fine.append(sample)
         if not self._coarse or sample.at_ms - self._coarse[-1].at_ms >= _COARSE_S * 1000:
@@ -61,3 +71,25 @@ class StatsRing:
             return []
         first = self._fine[0].at_ms
         return [*(sample for sample in self._coarse if sample.at_ms < first), *self._fine]
+
+    def counts_ended(self) -> Callable[[float], float | None]:
+        """Return how to find the number of jobs that had ended at a time in seconds.
+
+        It is None before the first sample and after the last, and between samples so far apart that
+        the page cannot have counted meanwhile.
+        """
+        found = self.samples()
+        times = [sample.at_ms / 1000 for sample in found]
+
+        def ended_at(at_s: float) -> float | None:
+            place = bisect_right(times, at_s)
+            if place in {0, len(found)}:
+                return None
+            before, after = found[place - 1], found[place]
+            span_s = times[place] - times[place - 1]
+            if span_s > _GAP_S or after.ended < before.ended:
+                return None
+            part = (at_s - times[place - 1]) / span_s
+            return before.ended + part * (after.ended - before.ended)
+
+        return ended_at

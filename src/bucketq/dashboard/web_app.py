@@ -4,6 +4,7 @@
 ``GET /api/session``                   the queues, and what the user may do with each
 ``POST /api/login``, ``/api/logout``   begin and end a session
 ``GET /api/q/NAME/stats``              counts of the last hours
+``GET /api/q/NAME/flow``               throughput, errors and percentiles of the last ``span``
 ``GET /api/q/NAME/events``             the same as they change, as server-sent events
 ``GET /api/q/NAME/jobs``               a page of jobs; ``search`` a slice of a text search
 ``GET /api/q/NAME/jobs/ID``            one job; ``payload`` and ``result`` below it as plain text
@@ -34,6 +35,7 @@ from starlette.staticfiles import StaticFiles
 import bucketq
 from bucketq.clock import Clock
 from bucketq.dashboard.archive_views import ArchiveViews
+from bucketq.dashboard.flow_views import parse_span, read_ended
 from bucketq.dashboard.job_views import JobFilter, body_of, details_of, list_jobs, search_jobs
 from bucketq.dashboard.login_sessions import (
     COOKIE,
@@ -97,6 +99,7 @@ class WebApp:
             Route("/api/login", self._answered(self._log_in), methods=["POST"]),
             Route("/api/logout", self._answered(self._log_out), methods=["POST"]),
             Route(f"{at}/stats", self._answered(self._stats), methods=["GET"]),
+            Route(f"{at}/flow", self._answered(self._flow), methods=["GET"]),
             Route(f"{at}/events", self._answered(self._events), methods=["GET"]),
             Route(f"{at}/jobs", self._answered(self._jobs), methods=["GET"]),
             Route(f"{at}/search", self._answered(self._search), methods=["GET"]),
@@ -196,6 +199,14 @@ class WebApp:
             stats = await watch.call(lambda queue: queue.stats())
         document = {"stats": stats, "samples": watch.samples(), "rights": watch.rights}
         return _json(document | {"trouble": watch.trouble})
+
+    async def _flow(self, request: Request) -> Response:
+        span_s = parse_span(request.query_params.get("span", ""))
+        watch = self._watch(request)  # Reading the jobs proves that the token is valid.
+        ended, is_all = await watch.call(read_ended)
+        note = "" if is_all else "not all jobs that have ended and are still in the queue"
+        counts = watch.counts_ended()
+        return _json(await self._archive.flow(watch.url, span_s, ended, counts, note))
 
     async def _events(self, request: Request) -> Response:
         watch, cookie = self._watch(request), request.cookies.get(COOKIE, "")

@@ -1,4 +1,4 @@
-// Charts of samples: [at_ms, queued, running, done, dead, oldest_s, version, bytes].
+// Charts of samples: [at_ms, queued, running, done, dead, oldest_s, version, bytes, delayed, pushed, ended].
 
 import { clock, h, number, replace, svg } from "./dom.js";
 
@@ -83,4 +83,17 @@ export function chart(title, series, format = number) {
   }
 
   return { element, draw };
+}
+
+/** A small chart of counts for a row of a table; `name` says what it shows. */
+export function spark(values, name) {
+  const top = Math.max(1, ...values);
+  const step = 120 / (values.length - 1);
+  const points = values.map((value, place) => `${(place * step).toFixed(1)},${(23 - (value / top) * 21).toFixed(1)}`).join(" L");
+  return svg(
+    "svg",
+    { class: "spark", viewBox: "0 0 120 24", preserveAspectRatio: "none", role: "img", "aria-label": name },
+    svg("path", { class: "area done", d: `M0,24 L${points} L120,24 Z` }),
+    svg("path", { class: "line done", d: `M${points}` }),
+  );
 }

@@ -1,7 +1,7 @@
 // The overview of a queue: what it counts now and counted before, its kinds, and its broker.
 
 import { at, get } from "./api.js";
-import { chart } from "./charts.js";
+import { chart, spark } from "./charts.js";
 import { actionButton } from "./dialogs.js";
 import { ago, badge, bytes, duration, facts, h, link, number, panel, replace, table } from "./dom.js";
 
@@ -10,10 +10,17 @@ const STATUSES = ["queued", "running", "done", "dead"];
 
 const total = (stats, status) => Object.values(stats.counts).reduce((sum, by) => sum + (by[status] || 0), 0);
 
-function perSecond(sample, before) {
+function perSecond(sample, before, field) {
   if (!before || sample[0] <= before[0]) return 0;
-  return Math.max(0, ((sample[6] - before[6]) * 1000) / (sample[0] - before[0]));
+  return Math.max(0, ((sample[field] - before[field]) * 1000) / (sample[0] - before[0]));
 }
+
+const FLOW_MS = 15000;
+const rate = (value) => (value < 10 ? value.toFixed(1) : number(Math.round(value)));
+const percent = (flow) => (flow && flow.attempts ? `${((100 * flow.failed) / flow.attempts).toFixed(flow.failed ? 1 : 0)} %` : "–");
+const middle = (values) => (values ? duration(values[0]) : "–");
+const most = (values) => (values ? duration(values[1]) : "–");
+const both = (values) => (values ? `${middle(values)} / ${most(values)}` : "–");
 
 export async function overview(context) {
   const base = `/q/${encodeURIComponent(context.queue)}`;
@@ -21,16 +28,43 @@ export async function overview(context) {
   let samples = first.samples;
   let span = SPANS.find(([, s]) => String(s) === context.query.get("span"))?.[1] || 600;
 
+  let flow = null;
+  let latest = first.stats;
   const counts = chart("Jobs by status", [
     { name: "waiting", look: "queued", value: (s) => s[1] },
+    { name: "delayed", look: "wait", value: (s) => s[8] },
     { name: "running", look: "running", value: (s) => s[2] },
     { name: "dead", look: "dead", value: (s) => s[4] },
   ]);
   const oldest = chart("Age of the oldest waiting job", [{ name: "", look: "wait", value: (s) => s[5] }], duration);
-  const commits = chart("Commits per second", [{ name: "", look: "running", value: perSecond }], (v) => (v < 10 ? v.toFixed(1) : number(Math.round(v))));
-  const charts = [counts, oldest, commits];
+  const commits = chart("Commits per second", [{ name: "", look: "running", value: (s, before) => perSecond(s, before, 6) }], rate);
+  const through = chart("Jobs ended per second", [
+    { name: "ended", look: "done", value: (s) => s[1] },
+    { name: "failed attempts", look: "dead", value: (s) => s[2] },
+  ], rate);
   const [cards, notes, kinds, broker] = [h("div", { class: "cards" }), h("div"), h("div"), h("div")];
-  const redraw = () => charts.forEach((each) => each.draw(samples, span));
+  const flowNote = h("p", { class: "muted flow-note" });
+  const redraw = () => [counts, oldest, commits].forEach((each) => each.draw(samples, span));
+
+  async function loadFlow() {
+    if (document.hidden) return;
+    const wanted = span;
+    let found;
+    try {
+      found = await get(`${at(context.queue)}/flow?span=${wanted}`);
+    } catch (problem) {
+      replace(flowNote, `Throughput and percentiles: ${problem.message}`);
+      return;
+    }
+    if (wanted !== span) return;
+    flow = found;
+    // The last part is not over, so its rate would look like a drop.
+    const points = flow.all.by_time.slice(0, -1).map((count, n) => [flow.since_ms + (n + 1) * flow.step_s * 1000, count / flow.step_s, flow.all.failed_by_time[n] / flow.step_s]);
+    through.draw(points, span);
+    const sampled = flow.files > flow.read_files ? `estimated from ${number(flow.read_files)} of ${number(flow.files)} archive files` : "";
+    replace(flowNote, ["Rates, failures and percentiles: jobs that ended in the time shown", sampled, flow.note].filter(Boolean).join("; "), ".");
+    show(latest);
+  }
   const spans = h(
     "div",
     { class: "choice", role: "group", "aria-label": "Time shown" },
@@ -43,6 +77,7 @@ export async function overview(context) {
           spans.querySelectorAll("button").forEach((b) => b.setAttribute("aria-pressed", String(b === event.target)));
           context.keep({ span: seconds === 600 ? "" : String(seconds) });
           redraw();
+          loadFlow();
         },
       }, name),
     ),
@@ -53,16 +88,23 @@ export async function overview(context) {
     const jobs = (status) => `${base}/jobs?status=${status}`;
     const card = (label, value, look, href, note) =>
       h("div", { class: `card ${look}` }, h("span", { class: "label" }, label), h("strong", {}, href ? link(href, value) : value), h("small", {}, note || " "));
-    const held = Object.values(stats.held || {}).reduce((sum, n) => sum + n, 0);
-    const latest = samples.length > 1 ? perSecond(samples[samples.length - 1], samples[samples.length - 2]) : 0;
+    const sum = (counts) => Object.values(counts || {}).reduce((all, n) => all + n, 0);
+    const [held, delayed] = [sum(stats.held), sum(stats.delayed)];
+    const [last, before] = [samples[samples.length - 1], samples[samples.length - 6] || samples[0]];
+    const lately = (field) => (last ? `${rate(perSecond(last, before, field))}/s` : "–");
+    const all = flow && flow.all;
     replace(
       cards,
       card("Waiting", number(total(stats, "queued")), "queued", jobs("queued"), held ? `${number(held)} held for others` : ""),
+      card("Delayed", number(delayed), "wait", null, delayed ? "of the waiting, not due yet" : ""),
       card("Running", number(total(stats, "running")), "running", jobs("running")),
       card("Dead", number(total(stats, "dead")), "dead", jobs("dead"), total(stats, "dead") ? "failed too often" : ""),
-      card("Finished", number(total(stats, "done")), "done", jobs("done"), "until they are archived"),
       card("Oldest waiting", duration(stats.oldest_queued_s), "wait"),
-      card("Commits", `${latest.toFixed(1)}/s`, "done", null, `version ${number(stats.version)}`),
+      card("Throughput", lately(10), "done", null, `${lately(9)} pushed`),
+      card("Error rate", percent(all), "dead", null, "of attempts"),
+      card("Waited, p95", all ? most(all.wait_s) : "–", "queued", null, all ? `median ${middle(all.wait_s)}` : ""),
+      card("Ran, p95", all ? most(all.run_s) : "–", "running", null, all ? `median ${middle(all.run_s)}` : ""),
+      card("Commits", lately(6), "done", null, `version ${number(stats.version)}`),
     );
     replace(notes, noteTexts(stats).map((text) => h("p", { class: "note" }, text)));
     replace(kinds, kindTable(stats));
@@ -70,7 +112,10 @@ export async function overview(context) {
   }
 
   function kindTable(stats) {
-    const rows = Object.entries(stats.counts).sort((a, b) => (a[0] < b[0] ? -1 : 1));
+    const flows = flow ? flow.kinds : {};
+    const known = Object.keys(flows).filter((kind) => !stats.counts[kind]).map((kind) => [kind, {}]);
+    const rows = [...Object.entries(stats.counts), ...known].sort((a, b) => (a[0] < b[0] ? -1 : 1));
+    const ended = (kind) => (flows[kind] ? number(flows[kind].ended) : flow ? "0" : "–");
     const columns = [
       { title: "Kind", cell: ([kind]) => [link(`${base}/jobs?kind=${encodeURIComponent(kind)}`, kind), " ", (stats.paused || stats.paused_kinds.includes(kind)) && badge("paused", "wait")] },
       ...STATUSES.map((status) => ({
@@ -78,6 +123,11 @@ export async function overview(context) {
         class: "number",
         cell: ([kind, by]) => (by[status] ? link(`${base}/jobs?status=${status}&kind=${encodeURIComponent(kind)}`, number(by[status])) : "0"),
       })),
+      { title: "Delayed", class: "number", cell: ([kind]) => number((stats.delayed || {})[kind] || 0) },
+      { title: "Ended", class: "number ended", cell: ([kind]) => h("span", {}, flows[kind] && spark(flows[kind].by_time, `${kind}: jobs ended over time`), ended(kind)) },
+      { title: "Errors", class: "number", cell: ([kind]) => percent(flows[kind]) },
+      { title: "Waited p50 / p95", class: "number", cell: ([kind]) => both(flows[kind] && flows[kind].wait_s) },
+      { title: "Ran p50 / p95", class: "number", cell: ([kind]) => both(flows[kind] && flows[kind].run_s) },
       { title: "", class: "actions", cell: ([kind]) => pauseButton(stats, kind) },
     ];
     return table(columns, rows, { caption: "Jobs by kind and status", empty: "There are no jobs. Push one: bucketq push URL KIND PAYLOAD" });
@@ -104,18 +154,25 @@ export async function overview(context) {
     cards,
     notes,
     h("div", { class: "panel" }, counts.element),
+    h("div", { class: "panel" }, through.element),
     h("div", { class: "pair" }, h("div", { class: "panel" }, oldest.element), h("div", { class: "panel" }, commits.element)),
-    h("div", { class: "pair wide-first" }, panel("Kinds", kinds), panel("Broker and storage", broker)),
+    panel("Kinds", kinds, flowNote),
+    panel("Broker and storage", broker),
   );
   show(first.stats);
   showAll(first.stats);
   redraw();
+  through.draw([], span);
+  loadFlow();
+  const again = setInterval(loadFlow, FLOW_MS);
+  context.onLeave(() => clearInterval(again));
   let shownRights = "";
   return {
     onStats(document) {
       const known = samples.length ? samples[samples.length - 1][0] : 0;
       samples = [...samples, ...document.samples.filter((s) => s[0] > known)].slice(-3000);
-      show(document.stats);
+      latest = document.stats;
+      show(latest);
       const rights = `${context.rights()} ${document.stats.paused}`;
       if (rights !== shownRights) showAll(document.stats);
       shownRights = rights;
@@ -129,7 +186,7 @@ function noteTexts(stats) {
   if (stats.paused) texts.push("The queue is paused: no jobs are handed out.");
   for (const limit of stats.limited || []) texts.push(`The limit of ${limit.target} lets no more jobs start now.`);
   const idle = Object.entries(stats.counts)
-    .map(([kind, by]) => [kind, (by.queued || 0) - ((stats.held || {})[kind] || 0), by.running])
+    .map(([kind, by]) => [kind, (by.queued || 0) - ((stats.held || {})[kind] || 0) - ((stats.delayed || {})[kind] || 0), by.running])
     .filter(([kind, waiting, running]) => waiting > 0 && !running && !stats.paused && !stats.paused_kinds.includes(kind))
     .map(([kind, waiting]) => `${kind} (${number(waiting)})`);
   const named = idle.slice(0, 10).join(", ") + (idle.length > 10 ? ` and ${number(idle.length - 10)} more` : "");
