@@ -17,7 +17,7 @@ import bucketq
 from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.clock import SystemClock
 from bucketq.dashboard.finished_sample import MOST_FILES, ArchiveSample, FinishedJob, measure
-from bucketq.dashboard.flow_views import POINTS, Flow, flow_of, parse_span
+from bucketq.dashboard.flow_views import POINTS, JobFlow, flow_of, parse_span
 from bucketq.dashboard.stats_ring import StatsRing
 from bucketq.errors import InvalidRequestError
 from bucketq.model.queue_stats import Stats
@@ -73,7 +73,7 @@ def unknown(_at_s: float) -> None:
     return None
 
 
-def flow(jobs: Sequence[FinishedJob], span_s: int = 3600) -> Flow:
+def flow(jobs: Sequence[FinishedJob], span_s: int = 3600) -> JobFlow:
     return flow_of(jobs, NOW, span_s, unknown)
 
 

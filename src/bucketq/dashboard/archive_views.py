@@ -23,7 +23,7 @@ from bucketq.clock import Clock
 from bucketq.dashboard.finished_sample import ArchiveSample, FinishedJob
 from bucketq.dashboard.flow_views import (
     EndedAt,
-    Flow,
+    JobFlow,
     flow_of,
     has_archive,
     range_of,
@@ -128,7 +128,7 @@ class ArchiveViews:
         ended: Sequence[FinishedJob],
         counts_ended: EndedAt,
         note: str,
-    ) -> Flow:
+    ) -> JobFlow:
         """Return how jobs flowed through a queue lately.
 
         Args:
@@ -144,7 +144,7 @@ class ArchiveViews:
         sample = self._samples.setdefault(url, ArchiveSample())
         lock = self._sampling.setdefault(url, asyncio.Lock())
 
-        async def read() -> Flow:
+        async def read() -> JobFlow:
             found = await read_sample(url, sample, range_of(now, span_s), now)
             jobs, files = [*ended, *found.jobs], found.files
             read_files = found.read_files

@@ -54,7 +54,7 @@ class KindFlow(Struct, frozen=True, kw_only=True):
     failed_by_time: list[float]
 
 
-class Flow(Struct, frozen=True, kw_only=True):
+class JobFlow(Struct, frozen=True, kw_only=True):
     """What the page shows of a range of time."""
 
     since_ms: int
@@ -117,7 +117,7 @@ def flow_of(
     files: int = 0,
     read_files: int = 0,
     note: str = "",
-) -> Flow:
+) -> JobFlow:
     """Count jobs that ended in the last ``span_s`` seconds."""
     step_s = span_s / POINTS
     # Whole steps, so that a chart that is drawn again keeps its shape.
@@ -135,7 +135,7 @@ def flow_of(
     together = [job for some in by_kind.values() for job in some]
     every = _count(together, since_s, step_s, is_estimated=is_estimated)
     _correct(every.by_time, since_s, step_s, ended_at)
-    return Flow(
+    return JobFlow(
         since_ms=round(since_s * 1000),
         step_s=step_s,
         all=every,
