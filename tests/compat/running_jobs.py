@@ -14,6 +14,22 @@ def _at(seconds: float) -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
+def traced() -> State:
+    """A job that carries the span in which it was pushed."""
+    job = JobRecord(
+        id="job-1",
+        kind="fetch",
+        status="queued",
+        seq=1,
+        payload=Raw(b"1"),
+        pushed_at=_at(1),
+        traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    )
+    state = State(incarnation="01K0TRACED0000000000000000", created_at=_at(0), jobs=[job])
+    state.next_seq = 2
+    return state
+
+
 def snoozed() -> State:
     """A job that its handler has put off."""
     job = JobRecord(

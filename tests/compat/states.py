@@ -34,7 +34,7 @@ from tests.compat.linked_rows import linked
 from tests.compat.operator_rows import archived, operated
 from tests.compat.partition_rows import partitioned
 from tests.compat.pushed_jobs import PUSH
-from tests.compat.running_jobs import progress, snoozed, tls
+from tests.compat.running_jobs import progress, snoozed, tls, traced
 from tests.compat.schedule_rows import SCHEDULES, add_schedules
 from tests.compat.unique_rows import unique
 
@@ -423,6 +423,7 @@ FILES = {
     "snoozed": Golden(snoozed, "commit-1"),
     "tls": Golden(tls, "commit-1"),
     "tokens": Golden(tokens, "commit-42"),
+    "traced": Golden(traced, "commit-1"),
     "unknown-fields": Golden(unknown_fields, "commit-42"),
     "deep": Golden(deep, "commit-42", 2),
     "drained": Golden(drained, "commit-42", 2),

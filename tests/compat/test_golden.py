@@ -322,13 +322,13 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     results = json.loads(golden("archived"))["results"]
     del results[2]["news"]
     come = json.loads(golden("progress"))["jobs"]
-    snoozed = json.loads(golden("snoozed"))["jobs"]
+    snoozed, traced = (json.loads(golden(name))["jobs"] for name in ("snoozed", "traced"))
     named, expiring = (json.loads(golden(name))["jobs"] for name in ("unique", "expiring"))
     shapes: list[tuple[type[Struct], list[dict[str, object]]]] = [
         (
             JobRecord,
             [
-                *(*jobs, *bulk["jobs"], *come, *snoozed, *named, *expiring),
+                *(*jobs, *bulk["jobs"], *come, *snoozed, *traced, *named, *expiring),
                 *(*tenants["jobs"], *linked["jobs"]),
             ],
         ),

@@ -56,6 +56,9 @@ class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What happens if one of them does not complete. None: this job is dead then."""
     ends: dict[str, bool] | None = None
     """Of those that are in the archive: whether they completed. The client has looked them up."""
+    traceparent: str | None = None
+    """The span in which it was pushed, as W3C Trace Context writes it. No part of what is pushed:
+    a push that is repeated in another span is the same push."""
 
 
 class Operation(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag=str.lower):

@@ -49,6 +49,7 @@ _PUSH_IT = (
     "it beside the queue; otherwise put the data in an object of its own, and its address here"
 )
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _decode_raw = msgspec.json.Decoder(Raw).decode
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
@@ -93,6 +94,7 @@ def has_options(job: NewJob) -> bool:
         and job.batch_id is None
         and job.tags is None
         and job.replay_of is None
+        and job.traceparent is None
         and job.payload_encoding is None
     )
 
@@ -113,8 +115,15 @@ def options(job: NewJob, settings: Settings) -> None:
         tags(job.tags, settings)
     if job.replay_of is not None:
         name(job.replay_of, "replay_of")
+    if job.traceparent is not None:
+        _traceparent(job.traceparent)
     if job.payload_encoding is not None:
         encoding(job.payload_encoding, "payload_encoding")
+
+
+def _traceparent(value: object) -> None:
+    if type(value) is not str or not _TRACEPARENT.fullmatch(value):
+        _refuse("traceparent must be like 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 
 
 def _when(job: NewJob, settings: Settings) -> None:

@@ -169,6 +169,8 @@ class JobRecord(
     """What happens if one of them does not complete. None: it is dead."""
     done_batch: BatchCounts | None = None
     """The batch that it was pushed at the end of."""
+    traceparent: str | None = None
+    """The span in which it was pushed, as W3C Trace Context writes it; None: it was not traced."""
 
     @property
     def is_held(self) -> bool:

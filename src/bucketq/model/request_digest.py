@@ -68,6 +68,7 @@ def normalized(job: NewJob) -> NewJob:
         unique_scope=None if job.unique_scope == "queued+running" else job.unique_scope,
         expires_in_s=_seconds(job.expires_in_s),
         ends=None,  # The client looks them up again at every try.
+        traceparent=None,  # Each try may be in a span of its own.
     )
 
 
@@ -107,6 +108,7 @@ def _has_options(job: NewJob) -> bool:
         or job.expires_in_s is not None
         or job.payload_encoding is not None
         or job.ends is not None
+        or job.traceparent is not None
     )
 
 

@@ -246,6 +246,11 @@ class Job(Generic[T]):
         return self.record.done_batch
 
     @property
+    def traceparent(self) -> str | None:
+        """The span in which it was pushed, as W3C Trace Context writes it."""
+        return self.record.traceparent
+
+    @property
     def errors(self) -> tuple[Failure, ...]:
         """Its last failures, oldest first."""
         return self.record.errors

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from msgspec.structs import replace
+
 from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
 from bucketq.model.effects.follow_ups import check_amount, check_follow_up, names_of, stands_twice
@@ -16,6 +18,7 @@ from bucketq.model.job_ids import JobId, job_id
 from bucketq.model.partitions import id_in_partition, split_lease
 from bucketq.model.settings import Settings
 from bucketq.queue.push_options import UNLIMITED, JobSpec, new_job
+from bucketq.queue.trace_context import current_traceparent
 
 
 class PromisedJobId(JobId):
@@ -63,6 +66,8 @@ class FollowUps:
         if partition is not None:
             made_id = id_in_partition(made_id, partition)
         job = new_job(spec, made_id, Any)
+        if (span := current_traceparent()) is not None:
+            job = replace(job, traceparent=span)
         self.take(job)
         promised = PromisedJobId(job.id)
         promised.follow_ups = self

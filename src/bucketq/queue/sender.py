@@ -63,6 +63,11 @@ class Sender:
         await self._committer.close()
 
     @property
+    def where(self) -> str:
+        """What messages call the queue."""
+        return self._committer.where
+
+    @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop on which the queue was opened."""
         if self._is_closed or self._loop is None:

@@ -17,6 +17,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.worker.counters import OnEnd
 from bucketq.worker.handlers import Handler, check_place
 from bucketq.worker.middleware import Middleware
+from bucketq.worker.runners.handler_spans import span_middleware
 
 Hook = Callable[..., Awaitable[None] | None]
 """A function of ``on_start`` or ``on_stop``; it takes the state, or nothing."""
@@ -32,9 +33,15 @@ class Lifespan:
         self.on_end: OnEnd | None = None
         """Receives the attempts that have ended, for metrics."""
 
-    def attach(self, handlers: Mapping[str, Handler], state: dict[str, Any]) -> dict[str, Handler]:
-        """Return the handlers with the middleware, and with the state if they take part of it."""
-        around = tuple(self.middleware)
+    def attach(
+        self, handlers: Mapping[str, Handler], state: dict[str, Any], url: str | None = None
+    ) -> dict[str, Handler]:
+        """Return the handlers with the middleware, and with the state if they take part of it.
+
+        Their spans name the queue ``url``, if the program traces.
+        """
+        spans = span_middleware(url, may_come=bool(self.on_start))
+        around = (*spans, *self.middleware)
         return {
             kind: replace(handler, middleware=around, state=state if handler.state_names else {})
             for kind, handler in handlers.items()

@@ -337,7 +337,8 @@ class Worker(ScheduleDeclarations):
             raise InvalidRequestError(
                 'the worker has no handlers: add one with @worker.handler("kind")'
             )
-        chosen = self.lifespan.attach(self._handlers.select(kinds), state)
+        url = self.url or os.environ.get(_ADDRESS_VARIABLE)
+        chosen = self.lifespan.attach(self._handlers.select(kinds), state, url)
         for handler in chosen.values():
             check_place(handler)
         return chosen
@@ -371,12 +372,10 @@ class Worker(ScheduleDeclarations):
             self._serving = None
 
     def _address(self) -> str:
-        url = self.url or os.environ.get(_ADDRESS_VARIABLE)
-        if not url:
-            raise InvalidRequestError(
-                f"the worker has no queue: pass its address to Worker, or set {_ADDRESS_VARIABLE}"
-            )
-        return url
+        if url := self.url or os.environ.get(_ADDRESS_VARIABLE):
+            return url
+        message = f"the worker has no queue: give Worker its address, or set {_ADDRESS_VARIABLE}"
+        raise InvalidRequestError(message)
 
     async def _work(
         self,

@@ -118,6 +118,7 @@ job_fields: dict[str, st.SearchStrategy[Any]] = {
     "result": st.just(NOTHING) | json_texts().map(Raw),
     "result_encoding": st.sampled_from([None, "base64"]),
     "replay_of": maybe(texts),
+    "traceparent": maybe(texts),
     "progress": maybe(
         st.builds(
             Progress, st.integers(0, 2**53) | st.floats(0, 1e9), st.none() | st.just(7), texts

@@ -389,9 +389,10 @@ def _record(job: NewJob, seq: int, now: datetime) -> JobRecord:
         unique=job.unique,
     )
     has_more = job.group or job.after or job.batch_id is not None
-    if not has_more and job.expires_in_s is None:
+    if not has_more and job.expires_in_s is None and job.traceparent is None:
         return record
     links = {"batch_id": job.batch_id, "after": job.after, "on_failed": job.on_failed}
+    links["traceparent"] = job.traceparent
     expires_at = _expires_at(job, now)
     return msgspec.structs.replace(record, expires_at=expires_at, group=job.group, **links)
 

@@ -45,6 +45,11 @@ _SHORTEST_S = 1.0
 """The shortest interval: what is due more often than a queue commits is work for a loop."""
 _LONGEST_JITTER_S = 86400.0
 """The longest jitter: with more than a day, it would be unclear to which run a job belongs."""
+_OF_ONE_PUSH = (
+    *("delay_s", "run_at", "key", "replay_of", "unique", "expires_in_s", "batch_id"),
+    "traceparent",
+)
+"""Options of a job that are for one push, and not for every run of a schedule."""
 _CRON_FIELDS = 5
 _TEMPLATE = (
     "kind",
@@ -245,7 +250,7 @@ def _check(state: State, operation: SetSchedule) -> None:
 
 
 def _check_job(state: State, job: NewJob) -> None:
-    for name in ("delay_s", "run_at", "key", "replay_of", "unique", "expires_in_s", "batch_id"):
+    for name in _OF_ONE_PUSH:
         if getattr(job, name) is not None:
             raise InvalidRequestError(f"the job of a schedule cannot have {name}")
     if job.after:

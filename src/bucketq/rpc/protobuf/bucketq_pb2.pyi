@@ -40,7 +40,7 @@ class NewJob(_message.Message):
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., payload: _Optional[bytes] = ..., payload_encoding: _Optional[str] = ..., priority: _Optional[int] = ..., options: _Optional[_Union[JobOptions, _Mapping]] = ...) -> None: ...
 
 class JobOptions(_message.Message):
-    __slots__ = ("delay_s", "run_at", "max_attempts", "backoff", "key", "tags", "replay_of", "unique", "unique_scope", "unique_s", "replace", "expires_in_s", "group", "batch_id", "after", "on_failed", "ends")
+    __slots__ = ("delay_s", "run_at", "max_attempts", "backoff", "key", "tags", "replay_of", "unique", "unique_scope", "unique_s", "replace", "expires_in_s", "group", "batch_id", "after", "on_failed", "ends", "traceparent")
     class TagsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +72,7 @@ class JobOptions(_message.Message):
     AFTER_FIELD_NUMBER: _ClassVar[int]
     ON_FAILED_FIELD_NUMBER: _ClassVar[int]
     ENDS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     delay_s: float
     run_at: _timestamp_pb2.Timestamp
     max_attempts: int
@@ -89,7 +90,8 @@ class JobOptions(_message.Message):
     after: _containers.RepeatedScalarFieldContainer[str]
     on_failed: str
     ends: _containers.ScalarMap[str, bool]
-    def __init__(self, delay_s: _Optional[float] = ..., run_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., max_attempts: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., key: _Optional[str] = ..., tags: _Optional[_Mapping[str, str]] = ..., replay_of: _Optional[str] = ..., unique: _Optional[str] = ..., unique_scope: _Optional[str] = ..., unique_s: _Optional[float] = ..., replace: _Optional[str] = ..., expires_in_s: _Optional[float] = ..., group: _Optional[str] = ..., batch_id: _Optional[str] = ..., after: _Optional[_Iterable[str]] = ..., on_failed: _Optional[str] = ..., ends: _Optional[_Mapping[str, bool]] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, delay_s: _Optional[float] = ..., run_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., max_attempts: _Optional[int] = ..., backoff: _Optional[_Union[Backoff, _Mapping]] = ..., key: _Optional[str] = ..., tags: _Optional[_Mapping[str, str]] = ..., replay_of: _Optional[str] = ..., unique: _Optional[str] = ..., unique_scope: _Optional[str] = ..., unique_s: _Optional[float] = ..., replace: _Optional[str] = ..., expires_in_s: _Optional[float] = ..., group: _Optional[str] = ..., batch_id: _Optional[str] = ..., after: _Optional[_Iterable[str]] = ..., on_failed: _Optional[str] = ..., ends: _Optional[_Mapping[str, bool]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class Backoff(_message.Message):
     __slots__ = ("base_s", "factor", "max_s")

@@ -29,7 +29,7 @@ ITEM_BYTES = 80
 _PLAIN_OPTIONS = (
     *("key", "delay_s", "max_attempts", "replay_of"),
     *("unique", "unique_scope", "unique_s", "replace", "expires_in_s"),
-    *("batch_id", "on_failed"),
+    *("batch_id", "on_failed", "traceparent"),
 )
 """Options of a job that are written as they are."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -90,6 +90,7 @@ def _write_jobs(sent: Any, jobs: Sequence[NewJob]) -> int:
             or job.group
             or job.batch_id is not None
             or job.after
+            or job.traceparent is not None
         ):
             size += _write_options(new.options, job)
     return size

@@ -9,7 +9,10 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, KeyConflictError
 from bucketq.model.operations import Push, Tidy
 from bucketq.model.records import Backoff
+from bucketq.model.request_digest import digest
 from tests.unit.model.driver import START, Driver, new_job
+
+SPAN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.fixture
@@ -29,12 +32,14 @@ def test_a_pushed_job_waits_with_all_that_was_said_of_it(queue: Driver) -> None:
         key="k",
         tags={"team": "red"},
         replay_of="j0",
+        traceparent=SPAN,
     )
     job = queue.job(job_id)
     assert (job.id, job.kind, job.status, job.seq) == ("j1", "mail", "queued", 1)
     assert bytes(job.payload) == b'{"to":"ann"}'
     assert (job.priority, job.max_attempts, job.backoff) == (-2, 7, backoff)
     assert (job.key, job.tags, job.replay_of) == ("k", {"team": "red"}, "j0")
+    assert job.traceparent == SPAN
     assert (job.pushed_at, job.run_at) == (START, None)
     assert (job.attempt, job.failures, job.lost_leases) == (0, 0, 0)
 
@@ -91,6 +96,18 @@ def test_a_key_pushed_again_answers_the_first_job(queue: Driver) -> None:
     queue.push("j1", payload=1, key="k")
     assert queue.push("j2", payload=1, key="k") == "j1"
     assert len(queue.state.jobs) == 1
+
+
+def test_a_push_with_a_key_may_be_repeated_in_another_span(queue: Driver) -> None:
+    queue.push("j1", key="k", traceparent=SPAN)
+    assert queue.push("j2", key="k") == "j1"
+    assert queue.push("j3", key="k", traceparent=SPAN.replace("b", "c")) == "j1"
+
+
+def test_a_request_that_is_sent_again_may_be_in_another_span() -> None:
+    first, again = new_job("j1", traceparent=SPAN), new_job("j1", traceparent=SPAN[:-1] + "0")
+    known = digest(Push(jobs=(new_job("j1"),)))
+    assert [digest(Push(jobs=(job,))) for job in (first, again)] == [known, known]
 
 
 def test_a_key_holds_after_its_job_is_done(queue: Driver) -> None:

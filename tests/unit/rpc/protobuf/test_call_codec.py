@@ -156,6 +156,7 @@ seconds = st.floats(allow_nan=False)
             key=st.none() | names,
             tags=st.none() | st.dictionaries(names, names, min_size=1, max_size=3),
             replay_of=st.none() | names,
+            traceparent=st.none() | names,
         ),
         max_size=5,
     )
