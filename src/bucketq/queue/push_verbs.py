@@ -24,7 +24,7 @@ from bucketq.queue.large.side_content import FilePayload, as_file
 from bucketq.queue.large.side_writer import SideWriter
 from bucketq.queue.push_options import JobSpec, PushOptions, new_job
 from bucketq.queue.sender import Sender
-from bucketq.queue.trace_context import is_imported, push_span
+from bucketq.queue.trace_context import is_traced, push_span
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class PushVerbs(Generic[T]):
         self, build: Build, payloads: Sequence[object], token: str | None
     ) -> Sequence[str]:
         """Push the jobs that ``build`` makes, in a span if the program traces."""
-        if not is_imported():
+        if not is_traced():
             return await self._push_built(build, payloads, token)
         with push_span(self._sender.where, build) as build_in_span:
             return await self._push_built(build_in_span, payloads, token)

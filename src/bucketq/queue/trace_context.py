@@ -30,6 +30,11 @@ def is_imported() -> bool:
     return _API in sys.modules
 
 
+def is_traced() -> bool:
+    """Whether a push should be traced: there is a provider, or the caller is in a span."""
+    return is_imported() and (find_tracer() is not None or current_traceparent() is not None)
+
+
 def find_tracer() -> Any:
     """Return a tracer, or None if the program has set no provider of them."""
     if not is_imported():

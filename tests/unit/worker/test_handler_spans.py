@@ -165,7 +165,6 @@ async def test_a_job_that_was_not_traced_begins_a_trace(
     async with worker.connect() as queue:
         with monkeypatch.context() as patch:
             patch.setattr(trace_context, "is_imported", lambda: False)
-            patch.setattr("bucketq.queue.push_verbs.is_imported", lambda: False)
             job_id = await queue.push("mail", None)
         assert (await queue.get(job_id)).traceparent is None
         with PROVIDER.get_tracer("test").start_as_current_span("worker"):
