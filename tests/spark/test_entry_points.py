@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 import bucketq
 import bucketq.spark
@@ -97,3 +98,36 @@ def test_a_schema_that_is_not_ours_is_refused(
         pass
     with pytest.raises(PySparkException, match=message):
         spark.read.schema(schema).format("bucketq").load(file_url).collect()
+
+
+def test_payloads_are_structs_and_variants_in_both_directions(
+    spark: SparkSession, file_url: str, tmp_path: Path
+) -> None:
+    rows = spark.sql(
+        """SELECT 'mail' AS kind, parse_json('{"to":"ada","n":[1,2.5]}') AS payload
+        UNION ALL SELECT 'mail', parse_json('"text"')"""
+    )
+    rows.write.format("bucketq").mode("append").save(file_url)
+    with bucketq.connect_sync(file_url, mode="direct") as queue:
+        payloads = [job.payload for job in queue.jobs().jobs]
+    assert sorted(payloads, key=str) == ["text", {"to": "ada", "n": [1, 2.5]}]
+    kinds: dict[str, list[Any]] = {
+        "payload struct<to:string,n:array<double>>": [None, {"to": "ada", "n": [1.0, 2.5]}],
+        "payload variant": ["text", {"to": "ada", "n": [1, 2.5]}],
+    }
+    for schema, expected in kinds.items():
+        source = spark.read.schema(f"id string, {schema}").format("bucketq")
+        found = [row.payload for row in source.load(file_url).collect()]
+        values = [
+            each.asDict() if isinstance(each, Row) else each and each.toPython() for each in found
+        ]
+        assert sorted(values, key=str) == sorted(expected, key=str)
+    stream = spark.readStream.schema("payload struct<to:string>").format("bucketq")
+    rows = stream.option("consumer", "c").load(file_url).selectExpr("payload.to")
+    target, checkpoint = str(tmp_path / "rows"), str(tmp_path / "checkpoint")
+    writing = rows.writeStream.format("json").option("checkpointLocation", checkpoint)
+    assert writing.trigger(availableNow=True).start(target).awaitTermination(60)
+    assert {row.to for row in spark.read.schema("to string").json(target).collect()} == {
+        "ada",
+        None,
+    }

@@ -13,15 +13,18 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from bucketq.spark.chosen_columns import choose_columns
 from bucketq.spark.format_options import (
+    archive_stream_options,
     check_not_stored,
     has_stream_option,
-    is_of_changes,
+    is_archive_stream,
+    is_of,
     read_options,
     stream_options,
     stream_write_options,
     write_options,
 )
 from bucketq.spark.format_values import refuse
+from bucketq.spark.stream.archive_stream import ArchiveStreamReader
 from bucketq.spark.stream.changes_stream import ChangesStreamReader
 from bucketq.spark.stream.stream_reader import JobStreamReader
 from bucketq.spark.stream.stream_writer import JobStreamWriter
@@ -47,8 +50,11 @@ class BucketQDataSource(DataSource):
     def schema(self) -> str:
         """Return the columns. Raises ``InvalidRequestError`` if an option is wrong."""
         check_not_stored(self.options)
-        if is_of_changes(self.options):
+        if is_of(self.options, "changes"):
             return CHANGES_DDL
+        if is_archive_stream(self.options):
+            archive_stream_options(self.options)
+            return DDL
         if has_stream_option(self.options):
             stream_options(self.options)
             return STREAM_DDL
@@ -77,9 +83,11 @@ class BucketQDataSource(DataSource):
 
     def streamReader(  # noqa: N802 - Spark's name
         self, schema: StructType
-    ) -> JobStreamReader | ChangesStreamReader:
-        """Return a reader that claims jobs of a queue, or one that follows its changes."""
-        if is_of_changes(self.options):
+    ) -> JobStreamReader | ChangesStreamReader | ArchiveStreamReader:
+        """Return a reader that claims jobs, or one that follows the changes or finished jobs."""
+        if is_of(self.options, "archive"):
+            return ArchiveStreamReader(self.options, choose_columns(schema, DDL))
+        if is_of(self.options, "changes"):
             return ChangesStreamReader(self.options, choose_columns(schema, CHANGES_DDL))
         return JobStreamReader(self.options, choose_columns(schema, STREAM_DDL))
 

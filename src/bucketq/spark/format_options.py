@@ -1,6 +1,6 @@
 """The options of the format ``bucketq``, checked before Spark reads or writes anything.
 
-There are four sets: of a batch read, a batch write, a stream that reads and a stream that writes.
+There are sets for a batch read, a batch write, each stream that reads, and a stream that writes.
 Each function here raises ``InvalidRequestError`` that names the wrong option.
 """
 
@@ -29,6 +29,11 @@ _VERSIONS = ("startingVersion", "endingVersion")
 _CHOICE = ("table", "status", "kind", "from", "to", "numPartitions", _FETCH)
 _READ = (*_SHARED, *_CHOICE, *_PAST, *_VERSIONS)
 _CHANGES_STREAM = (*_SHARED, "table", "startingVersion", "maxVersionsPerTrigger", "failOnDataLoss")
+_ARCHIVE_STREAM_ONLY = ("maxHoursPerTrigger", "settleSeconds")
+_ARCHIVE_STREAM = (
+    *(*_SHARED, "table", "status", "kind", "from", "numPartitions", _FETCH),
+    *_ARCHIVE_STREAM_ONLY,
+)
 _WRITE = (*_SHARED, "kind", "payloadColumns", "maxJobsPerCommit", "writeId", "bulk")
 _STREAM_ONLY = (
     *("consumer", "maxJobsPerTrigger", "minPartitions", "leaseSeconds", "failOnLostClaim"),
@@ -43,6 +48,7 @@ _STORED = ("provider", "owner")
 _PURPOSES = {
     **dict.fromkeys(_STREAM_ONLY, "streams with the option consumer"),
     "consumer": "streams (spark.readStream)",
+    **dict.fromkeys(_ARCHIVE_STREAM_ONLY, "streams of the archive"),
     **dict.fromkeys(set(_READ) - set(_SHARED), "reading tables"),
     **dict.fromkeys(set(_WRITE) - set(_READ), "writing"),
 }
@@ -64,6 +70,10 @@ _PARTITIONS_MAX = 10_000
 _VERSION_MAX = 2**62
 _VERSIONS_PER_TRIGGER = 100_000
 """Some ten to a hundred megabytes of changes."""
+_HOURS_PER_TRIGGER = 168
+"""A week of the archive: years of it are read in some hundred micro-batches."""
+_SETTLE_S = 300.0
+"""As much as clocks may differ by default (``clock_margin_s``)."""
 _JOBS_MAX = 100_000
 """The largest value that ``max_batch_jobs`` of a queue can have."""
 _JOBS_PER_TRIGGER = 10_000
@@ -117,6 +127,28 @@ class ChangesStreamOptions:
 
 
 @dataclass(frozen=True)
+class ArchiveStreamOptions:
+    """Which finished jobs a stream reads."""
+
+    read: ReadOptions
+    """How those of a range of time are read."""
+    longest: timedelta
+    """The range of a micro-batch."""
+    settle: timedelta
+    """How long ago a job must have finished."""
+
+    @property
+    def access(self) -> QueueAccess:
+        """The queue that they belong to."""
+        return self.read.access
+
+    @property
+    def first(self) -> datetime | None:
+        """The time that a query without a checkpoint begins with; None: the first job there is."""
+        return self.read.since
+
+
+@dataclass(frozen=True)
 class WriteOptions:
     """How rows are pushed."""
 
@@ -162,12 +194,6 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     table = found.get("table", "jobs")
     if table not in _TABLES:
         refuse(f"unknown table {table!r}: the option table is one of {', '.join(_TABLES)}")
-    statuses = values.name_list(found, "status")
-    for status in statuses:
-        if status not in STATUSES:
-            refuse(
-                f"unknown status {status!r}: the option status is a list of {', '.join(STATUSES)}"
-            )
     since, until = _time_range(found, table)
     _check_past(found, table)
     return ReadOptions(
@@ -177,7 +203,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         last=values.whole_number(found, "endingVersion", _VERSION_MAX),
         access=_access(found),
         table=table,
-        statuses=statuses,
+        statuses=_statuses(found),
         kinds=_kinds(found),
         since=since,
         until=until,
@@ -198,9 +224,35 @@ def changes_stream_options(given: Mapping[str, str]) -> ChangesStreamOptions:
     )
 
 
-def is_of_changes(given: Mapping[str, str]) -> bool:
-    """Return whether the option table asks for changes."""
-    return any(name.lower() == "table" and value == "changes" for name, value in given.items())
+def archive_stream_options(given: Mapping[str, str]) -> ArchiveStreamOptions:
+    """Check the options of a stream of the archive."""
+    found = _named(given, _ARCHIVE_STREAM, "streams of the archive")
+    read = ReadOptions(
+        access=_access(found),
+        table="archive",
+        statuses=_statuses(found),
+        kinds=_kinds(found),
+        since=values.moment(found, "from"),
+        until=None,
+        partitions=values.whole_number(found, "numPartitions", _PARTITIONS_MAX),
+        fetch_bytes=values.byte_count(found, _FETCH, _FETCH_BYTES_MAX) or 0,
+    )
+    most = _RANGE_MAX // timedelta(hours=1)
+    hours = values.whole_number(found, "maxHoursPerTrigger", most) or _HOURS_PER_TRIGGER
+    settle_s = values.seconds(found, "settleSeconds", _SETTLE_S)
+    return ArchiveStreamOptions(read, timedelta(hours=hours), timedelta(seconds=settle_s))
+
+
+def is_of(given: Mapping[str, str], table: TableName) -> bool:
+    """Return whether the option table asks for a table."""
+    return any(name.lower() == "table" and value == table for name, value in given.items())
+
+
+def is_archive_stream(given: Mapping[str, str]) -> bool:
+    """Return whether options are of a stream of the archive, and not of a batch read of it."""
+    names = {name.lower() for name in given}
+    own = {name.lower() for name in _ARCHIVE_STREAM_ONLY}
+    return is_of(given, "archive") and bool("from" not in names or names & own)
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -332,6 +384,16 @@ def _access(found: Mapping[str, str]) -> QueueAccess:
 def _kinds(found: Mapping[str, str]) -> tuple[str, ...]:
     chosen = values.name_list(found, "kind")
     check.kinds(chosen)
+    return chosen
+
+
+def _statuses(found: Mapping[str, str]) -> tuple[str, ...]:
+    chosen = values.name_list(found, "status")
+    for status in chosen:
+        if status not in STATUSES:
+            refuse(
+                f"unknown status {status!r}: the option status is a list of {', '.join(STATUSES)}"
+            )
     return chosen
 
 

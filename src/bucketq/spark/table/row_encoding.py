@@ -31,6 +31,7 @@ from bucketq.model.settings import MIB, Settings
 from bucketq.queue import payload as payloads
 from bucketq.spark.table.arrow_json import json_parts
 from bucketq.spark.table.arrow_values import in_utc, values_of
+from bucketq.spark.table.json_columns import variant_texts
 from bucketq.spark.table.row_columns import (
     TEXT,
     IntArray,
@@ -304,7 +305,12 @@ def _has_floats(kind: pa.DataType) -> bool:
 
 def _payload_column(batch: pa.RecordBatch, columns: WriteColumns) -> pa.Array:
     if columns.payload is not None:
-        return batch.column(columns.payload)
+        column = batch.column(columns.payload)
+        return (
+            variant_texts(column)
+            if pa.types.is_struct(column.type) and columns.form == "json"
+            else column
+        )
     arrays = [batch.column(index) for index in columns.packed.values()]
     return pa.StructArray.from_arrays(arrays, names=list(columns.packed))
 

@@ -17,7 +17,7 @@ from bucketq.spark.format_options import ALL_COLUMNS, WriteOptions
 from bucketq.spark.format_values import refuse
 
 PayloadForm = Literal["json", "bytes", "value"]
-"""JSON as text, bytes as they are, or another value, which is encoded as JSON."""
+"""JSON as text or VARIANT, bytes as they are, or another value, which is encoded as JSON."""
 
 _DEPTH_MAX = 50
 """Far deeper than real schemas, and far below the depth at which JSON decoders give up."""
@@ -93,7 +93,7 @@ def plan_columns(schema: t.StructType, options: WriteOptions) -> WriteColumns:
         _check_field(schema[index], name)
         fields[name] = index
     _check_kind(fields, options)
-    if payload is not None:
+    if payload is not None and not isinstance(schema[payload].dataType, t.VariantType):
         _check_value(schema[payload].dataType, "payload")
     for name, index in packed.items():
         _check_value(schema[index].dataType, name, depth=1)
@@ -171,7 +171,7 @@ def _check_kind(fields: dict[str, int], options: WriteOptions) -> None:
 
 
 def _form(kind: t.DataType) -> PayloadForm:
-    if isinstance(kind, t.StringType):
+    if isinstance(kind, t.StringType | t.VariantType):
         return "json"
     return "bytes" if isinstance(kind, t.BinaryType) else "value"
 
