@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -37,6 +38,7 @@ from bucketq.errors import (
     StoreRefusedError,
     UnavailableError,
 )
+from bucketq.store.aws_profile import ProfileCredentials, find_profile
 from bucketq.store.base import (
     FolderListing,
     ObjectInfo,
@@ -47,7 +49,7 @@ from bucketq.store.base import (
     check_range,
     too_short,
 )
-from bucketq.store.cloud_answers import WEB_PAGE, Question, judge, read_error
+from bucketq.store.cloud_answers import WEB_PAGE, HttpAnswer, Question, judge, read_error
 from bucketq.store.cloud_options import CloudAddress, check_key, read_address
 
 T = TypeVar("T")
@@ -66,6 +68,8 @@ _EXIT_S = 2.0
 _SEEN_FOR_S = 60.0
 """For how long a listing proves that the endpoint is a store: then one more request is cheap."""
 _NO_SUCH_KEY = "bucketq-no-such-object"
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_UNAUTHORIZED = frozenset({401, 403})
 
 _CLIENTS: dict[str, Callable[..., Any]] = {
     "s3": obstore.store.S3Store,
@@ -82,6 +86,15 @@ def open_cloud(
     """Open a cloud address; return the store, the key of the queue in it, and a plain address."""
     _exit.demand_same_process()
     address = read_address(parts, environ)
+    is_signed = "skip_signature" not in address.config
+    if credential_provider is None and address.scheme == "s3" and is_signed:
+        profile = find_profile(environ)
+        if profile is not None:
+            credential_provider = ProfileCredentials(profile)
+            if credential_provider.region and not any(map(environ.get, _REGION_VARIABLES)):
+                # That of the address is stronger.
+                config = {"region": credential_provider.region} | address.config
+                address = replace(address, config=config)
     return CloudStore(address, credential_provider), address.name, address.url
 
 
@@ -109,6 +122,9 @@ class CloudStore:
             is_aws and not address.bucket.endswith("--x-s3")
         )
         self._client = _make_client(address, credential_provider)
+        self._profile: ProfileCredentials | None = None
+        if isinstance(credential_provider, ProfileCredentials):
+            self._profile = credential_provider
         self._closed = False
         # When a listing last showed that this is a store.
         self._store_seen_s = -math.inf
@@ -302,13 +318,23 @@ class CloudStore:
             )
         except (BaseError, FileNotFoundError) as error:
             question = Question(verb, key, self.url, self._address.bucket)
-            problem = judge(read_error(error), question)
+            problem = self._judge(read_error(error), question)
         # Not chained to the client's error, which may contain secrets.
         try:
             raise problem
         finally:
             # A frame that holds its own exception is a reference cycle, which keeps callers too.
             del problem
+
+    def _judge(self, answer: HttpAnswer, question: Question) -> BucketQError:
+        """Return the error that an answer means, with the profile if it is about credentials."""
+        profile = self._profile
+        if profile is not None and answer.lacks_credentials and profile.problem:
+            return StoreRefusedError(f"{question.failure}: {profile.problem}")
+        problem = judge(answer, question)
+        if profile is not None and answer.status in _UNAUTHORIZED:
+            return StoreRefusedError(f"{problem} (the AWS profile is {profile.profile!r})")
+        return problem
 
     def _condition(self, etag: str) -> dict[str, str] | None:
         """Return the condition for a version; None if it can never match."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -341,6 +342,8 @@ async def test_missing_credentials_are_reported_as_such(monkeypatch: pytest.Monk
     """Without any, the client asks the cloud's own machine service, here one that refuses."""
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     with Scripted(answer(404, b"no")) as metadata:
         monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{metadata.port}")
         with answering(answer(200, etag='"new"')) as (store, server):
