@@ -9,18 +9,24 @@ here checks the outcome of one feature.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+import bucketq
 from tests.spark.clusters import start_connect, start_standalone
 from tests.spark.features import COMMANDS, FEATURES
 from tests.spark.programs import outcomes_of
 from tests.spark.session import CONFIG
 from tests.spark.signalled_command import signalled_command
+from tests.spark.spark_home import ROOT
 
 ON_CONNECT = ("read_stream", "run", "run_and_lose_an_executor")
 """A source that stays alive on the server, and handlers, which use tags and interruptions, also if
@@ -100,3 +106,41 @@ def test_a_signal_lets_handlers_finish_and_claims_no_more(
     server: str, spark_environ: dict[str, str], tmp_path: Path
 ) -> None:
     signalled_command(server, tmp_path, os.environ | spark_environ)
+
+
+@pytest.mark.full  # It starts another driver, for what is Spark's own part mostly.
+def test_a_declarative_pipeline_has_a_source_and_a_sink(
+    server: str, spark_environ: dict[str, str], tmp_path: Path
+) -> None:
+    urls = {name: (tmp_path / f"{name}.json").as_uri() for name in ("pages", "index")}
+    with bucketq.connect_sync(urls["pages"], mode="direct") as queue:
+        for page in range(5):
+            queue.push("crawl", {"page": page})
+    shutil.copy(ROOT / "tests" / "spark" / "sample_pipeline.py", tmp_path)
+    spec = {
+        "name": "crawler",
+        "storage": (tmp_path / "storage").as_uri(),
+        "libraries": [{"glob": {"include": "sample_pipeline.py"}}],
+    }
+    (tmp_path / "spark-pipeline.yml").write_text(json.dumps(spec))
+    environ = {
+        **os.environ,
+        **spark_environ,
+        "SPARK_REMOTE": server,
+        **{f"{name.upper()}_URL": url for name, url in urls.items()},
+    }
+    command = [sys.executable, "-m", "pyspark.pipelines.cli", "run"]
+    for _ in range(2):  # The second run has nothing to push.
+        ran = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        with bucketq.connect_sync(urls["index"], mode="direct") as queue:
+            pushed = [job.payload for job in queue.jobs().jobs]
+        assert sorted(each["page"] for each in pushed) == [0, 1, 2, 3, 4]
