@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from bucketq import InvalidRequestError, Queue, Stats
 from bucketq.cli.live.queue_meter import QueueMeter
 from bucketq.cli.live.top_drawing import draw
 from bucketq.cli.live.top_state import SORTS, Order, TopState
+from bucketq.cli.parsing import now
 from bucketq.cli.terminal.key_input import decode_keys
 from bucketq.model.worker_records import WorkerInfo
 
@@ -70,7 +72,7 @@ def test_one_queue_is_shown_by_its_kinds() -> None:
     shown = screen(TopState([meter()]))
     assert "waiting 904  running 3  dead 2  oldest 1m05s" in shown
     lines = [line.split() for line in shown.splitlines()]
-    assert ["KIND*", "WAITING", "HELD", "RUNNING", "DEAD", "WORKERS"] in lines
+    assert ["KIND*", "WAITING", "HELD", "RUNNING", "DEAD", "OLDEST", "WORKERS"] in lines
     assert ["email", "4", "1", "0", "2", "1"] in lines
     assert ["index", "900", "0", "3", "0", "0"] in lines
 
@@ -179,6 +181,41 @@ async def test_it_asks_for_counts_and_workers_only() -> None:
     assert made.pushed_per_s > 0
     assert made.ended_per_s == made.pushed_per_s
     assert made.trouble(0.0) == ""
+
+
+class Aged(Counting):
+    """A queue of more kinds than are asked for at a time; each kind has an older job."""
+
+    asked: list[str]
+
+    async def stats(self) -> Stats:
+        self.asked = []
+        return stats({f"k{n:02}": {"queued": n} for n in range(31)}, delayed={"k07": 3})
+
+    async def jobs(self, *, kinds: list[str], statuses: list[str], limit: int) -> Any:
+        assert (statuses, limit) == (["queued"], 1)
+        self.asked += kinds
+        age = timedelta(seconds=600 * int(kinds[0][1:]))
+        return SimpleNamespace(jobs=[SimpleNamespace(pushed_at=now() - age)])
+
+
+async def test_the_ages_of_kinds_are_asked_for_in_turn_while_they_are_shown() -> None:
+    made, queue = QueueMeter("jobs", "memory://jobs", 1.0), Aged()
+    await made.measure(cast("Queue[Any]", queue))
+    assert queue.asked == []
+    made.shows_kinds = True
+    seen = list[str]()
+    for _ in range(3):
+        await made.measure(cast("Queue[Any]", queue))
+        assert len(queue.asked) == 20
+        seen += queue.asked
+    assert seen[:30] == seen[30:] == [f"k{n:02}" for n in range(1, 31)]
+    rows = {row.name: row for row in TopState([made]).rows(0.0)}
+    assert 4200 <= rows["k07"].oldest_s < 4300
+    assert (rows["k07"].delayed, rows["k00"].oldest_s) == (3, 0.0)
+    shown = screen(TopState([made]), height=50)
+    assert "1h10m" in shown.replace(" ", "")
+    assert "DELAYED" in shown
 
 
 def test_keys_are_decoded() -> None:

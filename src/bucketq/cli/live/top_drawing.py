@@ -27,7 +27,8 @@ r                 queue the dead jobs of the chosen kind or queue again
 ?                 this page
 q, Ctrl-C         quit
 
-WAITING jobs are queued and may be claimed, or are delayed. HELD jobs wait for other jobs.
+WAITING jobs are queued and may be claimed, or are DELAYED: not due yet. HELD jobs wait for
+others. OLDEST is the age of the waiting job that was pushed first; kinds are asked in turn.
 IN/s and OUT/s are jobs pushed and ended per second, over five seconds.
 WORKERS of a kind are those that have a handler for it, among those heard lately.
 
@@ -54,9 +55,10 @@ def _headline(state: TopState, now_s: float) -> Text:
         return _line("bucketq top, all queues", "bold")
     row = queue_row(meter, now_s)
     line = _line(one_line(meter.name), "bold")
+    delayed = f"  delayed {row.delayed:,}" if row.delayed else ""
     line.append(
-        f"  waiting {row.waiting:,}  running {row.running:,}  dead {row.dead:,}"
-        f"  oldest {duration(row.oldest_s)}  in {row.pushed_per_s:,.1f}/s"
+        f"  waiting {row.waiting:,}{delayed}  running {row.running:,}"
+        f"  dead {row.dead:,}  oldest {duration(row.oldest_s)}  in {row.pushed_per_s:,.1f}/s"
         f"  out {row.ended_per_s:,.1f}/s  workers {row.workers}",
         "default",
     )
@@ -70,10 +72,12 @@ def _headline(state: TopState, now_s: float) -> Text:
 def _table(state: TopState, rows: Sequence[TopRow], chosen: int) -> Table:
     is_queues = not state.opened
     table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-    titles = {"name": "QUEUE" if is_queues else "KIND", "waiting": "WAITING", "held": "HELD"}
-    titles |= {"running": "RUNNING", "dead": "DEAD"}
+    titles = {"name": "QUEUE" if is_queues else "KIND", "waiting": "WAITING"}
+    if state.sort == "delayed" or any(row.delayed for row in rows):
+        titles["delayed"] = "DELAYED"
+    titles |= {"held": "HELD", "running": "RUNNING", "dead": "DEAD", "oldest_s": "OLDEST"}
     if is_queues:
-        titles |= {"oldest_s": "OLDEST", "pushed_per_s": "IN/s", "ended_per_s": "OUT/s"}
+        titles |= {"pushed_per_s": "IN/s", "ended_per_s": "OUT/s"}
     titles |= {"workers": "WORKERS", "state": ""}
     for name, title in titles.items():
         mark = "*" if name == state.sort else ""

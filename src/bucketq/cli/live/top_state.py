@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from bucketq.cli.live.queue_meter import QueueMeter
+from bucketq.cli.parsing import now
 
 Panel = Literal["", "help", "details", "confirm"]
 
@@ -20,10 +21,11 @@ class TopRow(NamedTuple):
     name: str
     waiting: int = 0
     held: int = 0
+    delayed: int = 0
     running: int = 0
     dead: int = 0
     oldest_s: float = 0.0
-    """Of the oldest waiting job of a queue; kinds have none."""
+    """The age of the oldest waiting job; 0: there is none, or it was not asked for yet."""
     pushed_per_s: float = 0.0
     ended_per_s: float = 0.0
     workers: int = 0
@@ -31,7 +33,7 @@ class TopRow(NamedTuple):
     trouble: str = ""
 
 
-SORTS = ("name", "waiting", "running", "dead", "oldest_s", "ended_per_s", "workers")
+SORTS = ("name", "waiting", "delayed", "running", "dead", "oldest_s", "ended_per_s", "workers")
 """The columns that `s` sorts by, one after the other; numbers with the largest first."""
 
 
@@ -147,6 +149,7 @@ def queue_row(meter: QueueMeter, now_s: float) -> TopRow:
         name=meter.name,
         waiting=found.total("queued") - held,
         held=held,
+        delayed=sum(found.delayed.values()),
         running=found.total("running"),
         dead=found.total("dead"),
         oldest_s=max(0.0, found.oldest_queued_s or 0.0),
@@ -163,15 +166,18 @@ def kind_rows(meter: QueueMeter) -> list[TopRow]:
     found = meter.stats
     if found is None:
         return []
-    rows = []
+    rows, at = [], now()
     for kind in dict.fromkeys((*found.counts, *found.paused_kinds)):
         counts, held = found.counts.get(kind, {}), found.held.get(kind, 0)
+        oldest = meter.oldest.get(kind)
         row = TopRow(
             name=kind,
             waiting=counts.get("queued", 0) - held,
             held=held,
+            delayed=found.delayed.get(kind, 0),
             running=counts.get("running", 0),
             dead=counts.get("dead", 0),
+            oldest_s=0.0 if oldest is None else max(0.0, (at - oldest).total_seconds()),
             workers=sum(kind in worker.kinds for worker in meter.workers),
             paused=kind in found.paused_kinds,
         )

@@ -12,7 +12,7 @@ but is written to the queue object only when it is changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
@@ -254,13 +254,12 @@ class ColdJobs:
         """
         best: tuple[int, Place] | None = None
         queued = sorted(self.rows.indexes("ready", "later"), key=lambda each: each[0].record.seq)
-        for segment, _ in queued:
+        for segment, index in queued:
             limit = best[0] if best else below
             if limit is not None and segment.record.seq >= limit:
                 break
             seqs = self.rows.seqs_of(segment)
-            live = (p for p in range(len(seqs)) if p not in segment.gone)
-            position = min(live, key=seqs.__getitem__)
+            position = min(_first_rows(segment, index), key=seqs.__getitem__)
             if limit is None or seqs[position] < limit:
                 best = (seqs[position], Place(segment, position))
         return None if best is None else self.rows.jobs_at([best[1]])[0]
@@ -372,6 +371,18 @@ class ColdJobs:
         """A number that no other entry of a heap has, so that runs are never compared."""
         self._next += 1
         return self._next
+
+
+def _first_rows(segment: Segment, index: SegmentIndex) -> Iterator[int]:
+    """Yield positions of live rows, the one with the lowest number among them.
+
+    A run is in the order of its numbers, so its first row is enough: a segment may have 60,000.
+    """
+    gone = segment.gone
+    if not index.runs:
+        return (p for p in range(segment.record.rows) if p not in gone)
+    firsts = ((gone.next_live(run.start), run.stop) for run in index.runs)
+    return (position for position, stop in firsts if position < stop)
 
 
 def _bound(entry: tuple[int, int, int, ColdRun]) -> tuple[int, int]:

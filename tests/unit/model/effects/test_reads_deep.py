@@ -192,6 +192,20 @@ def test_delayed_jobs_are_counted_by_kind_in_the_object_and_in_segments() -> Non
     assert delayed(deep, 60) == {}
 
 
+def test_the_oldest_waiting_job_in_segments_is_found_after_others_have_left() -> None:
+    deep = DeepState(State(incarnation="test", created_at=START))
+    for number in range(12):
+        pushed = Push(jobs=(new_job(f"job-{number}", kind="ba"[number % 2]),))
+        deep.apply(Request(pushed), at(number))
+    written = deep.spill("ready", at(12), 100)
+    assert written is not None
+    deep.apply(Request(written), at(12))
+    for number in range(11):
+        oldest: Stats = deep.apply(Request(ReadStats()), at(100)).answer
+        assert oldest.oldest_queued_s == 100 - number
+        deep.apply(Request(Cancel(job=f"job-{number}")), at(13))
+
+
 def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 

@@ -45,8 +45,8 @@ async def run(
     choose, s sorts, p pauses or resumes, r queues dead jobs again, enter shows details, ? help, q
     quits. Each change is confirmed with y, and is in the audit like that of any command.
 
-    It asks for counts and workers only, so it stays quick however many jobs there are. It needs a
-    terminal; `bucketq stats --watch` does not.
+    It asks for counts, workers and the oldest jobs of 20 kinds, so it stays quick however many jobs
+    there are. It needs a terminal; `bucketq stats --watch` does not.
 
     Examples:
         bucketq top file:///srv/jobs/queue.json
@@ -76,6 +76,7 @@ class TopScreen:
         self._news = asyncio.Event()
         self._is_over = False
         self._orders = set[asyncio.Task[None]]()
+        self._choose_details()
 
     async def show(self) -> None:
         """Show the table until the user quits. Raises the error of a queue that is the only one."""
@@ -120,9 +121,15 @@ class TopScreen:
         self._is_over = True
         self._news.set()
 
+    def _choose_details(self) -> None:
+        """Ask for the ages of kinds only of the queue whose kinds are shown."""
+        for meter in self._meters.values():
+            meter.shows_kinds = meter.name == self._state.opened
+
     def _press(self, key: str) -> None:
         rows = self._state.rows(asyncio.get_running_loop().time())
         order = self._state.press(key, rows)
+        self._choose_details()
         self._news.set()
         if order is None:
             return
