@@ -79,6 +79,7 @@ def render(page: Page, browser: HeadlessBrowser) -> None:
         browser.open(f"{page.url}/q/shop")
         browser.until(lambda: browser.run(_READY), name)
         browser.until_text("live", "#live")
+        browser.until_text("Rates", ".flow-note")
         browser.screenshot(IMAGES / f"dashboard-{name}.png")
 
 

@@ -39,7 +39,9 @@ def test_keys_operate_the_queue_and_q_leaves_the_terminal_as_it_was(console: Con
         place = terminal.until(r"email is paused", after=place)
         terminal.type(b"ry")
         place = terminal.until(r"1 dead job of email queued again", after=place)
-        place = terminal.until(cells("email", "1", "0", "0", "0", r"\d\S*", "0", "paused"), after=place)
+        place = terminal.until(
+            cells("email", "1", "0", "0", "0", r"\d\S*", "0", "paused"), after=place
+        )
         terminal.type(b"?")
         place = terminal.until(r"Any key goes back", after=place)
         terminal.type(b"x\x1b[B\r")

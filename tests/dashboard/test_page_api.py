@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -75,6 +76,21 @@ def test_a_search_says_how_far_it_came(page: Page, queue: Blocking) -> None:
     assert (more["searched"], more["next_after"]) == (151, None)
     assert [job["id"] for job in more["jobs"]] == [needle]
     assert page.get(f"{AT}/search?text=%20").status == 400
+
+
+def test_jobs_are_found_by_the_time_of_their_push(page: Page, queue: Blocking) -> None:
+    first, second, third = (queue.get(queue.push("timed", n)) for n in range(3))
+
+    def found(**query: object) -> list[str]:
+        given = urlencode({"kind": "timed", **query})
+        return [job["id"] for job in page.get(f"{AT}/search?{given}").json["jobs"]]
+
+    since, until = second.pushed_at.isoformat(), third.pushed_at.isoformat()
+    assert found(since=since) == [second.id, third.id]
+    assert found(until=until) == [first.id, second.id]
+    assert found(since=since, until=until) == [second.id]
+    assert found(since=since, text=third.id) == [third.id]
+    assert page.get(f"{AT}/search?since=yesterday").status == 400
 
 
 def test_a_job_is_shown_without_its_lease(page: Page, queue: Blocking) -> None:

@@ -73,7 +73,7 @@ class ArchiveFilter(Struct, frozen=True, kw_only=True):
 
         def moment(name: str, usual: datetime) -> datetime:
             text = "".join(read(name)[:1])
-            return _moment(text) if text else usual
+            return parse_moment(text) if text else usual
 
         until = moment("until", now + _SKEW)
         wanted = cls(
@@ -163,7 +163,7 @@ class ArchiveViews:
         """
         now = self._clock.now()
         if at:
-            since = hour_of(_moment(at))
+            since = hour_of(parse_moment(at))
             until = since + _HOUR
         else:
             made = made_at(job_id)
@@ -263,12 +263,13 @@ def _place_in(text: str) -> Place | None:
     at, _, rest = text.partition("/")
     seq, _, job_id = rest.partition("/")
     try:
-        return (_moment(at), int(seq), job_id)
+        return (parse_moment(at), int(seq), job_id)
     except ValueError:
         raise InvalidRequestError(f"{text!r} is not a place in the archive") from None
 
 
-def _moment(text: str) -> datetime:
+def parse_moment(text: str) -> datetime:
+    """Read a time of an address; one without a zone is UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

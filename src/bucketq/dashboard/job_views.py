@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -73,20 +74,37 @@ async def list_jobs(queue: Queue[Any], wanted: JobFilter, after: int) -> dict[st
     return {"jobs": [row_of(job.record) for job in page.jobs], "next_after": page.next_after}
 
 
+class JobSearch(Struct, frozen=True, kw_only=True):
+    """What is looked for in jobs one by one, because no index has it."""
+
+    text: str = ""
+    """In any field, ignoring case."""
+    since: datetime | None = None
+    until: datetime | None = None
+    """Pushed from the one to before the other; None: at any time."""
+
+    def matches(self, job: JobRecord) -> bool:
+        """Whether a job is looked for."""
+        if self.since is not None and job.pushed_at < self.since:
+            return False
+        if self.until is not None and job.pushed_at >= self.until:
+            return False
+        return not self.text or self.text.casefold() in _text_of(job)
+
+
 async def search_jobs(
-    queue: Queue[Any], wanted: JobFilter, after: int, text: str
+    queue: Queue[Any], wanted: JobFilter, after: int, search: JobSearch
 ) -> dict[str, object]:
-    """Search a slice of the jobs for a text in any of their fields, ignoring case.
+    """Search a slice of the jobs.
 
     The answer says how many jobs were searched, and where the next slice begins.
     """
-    needle = text.casefold()
     found = list[dict[str, object]]()
     searched, next_after = 0, after
     for _ in range(_SLICE_PAGES):
         page = await queue.jobs(**wanted.query(), after=next_after, limit=PAGE_JOBS)
         searched += len(page.jobs)
-        found += [row_of(job.record) for job in page.jobs if needle in _text_of(job.record)]
+        found += [row_of(job.record) for job in page.jobs if search.matches(job.record)]
         if page.next_after is None:
             return {"jobs": found, "next_after": None, "searched": searched}
         next_after = page.next_after

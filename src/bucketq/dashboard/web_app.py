@@ -34,9 +34,16 @@ from starlette.staticfiles import StaticFiles
 
 import bucketq
 from bucketq.clock import Clock
-from bucketq.dashboard.archive_views import ArchiveViews
+from bucketq.dashboard.archive_views import ArchiveViews, parse_moment
 from bucketq.dashboard.flow_views import parse_span, read_ended
-from bucketq.dashboard.job_views import JobFilter, body_of, details_of, list_jobs, search_jobs
+from bucketq.dashboard.job_views import (
+    JobFilter,
+    JobSearch,
+    body_of,
+    details_of,
+    list_jobs,
+    search_jobs,
+)
 from bucketq.dashboard.login_sessions import (
     COOKIE,
     LONGEST,
@@ -227,11 +234,8 @@ class WebApp:
 
     async def _search(self, request: Request) -> Response:
         wanted, after = _filter(request), _after(request)
-        text = request.query_params.get("text", "").strip()
-        if not text:
-            raise InvalidRequestError("there is no text to search for")
-        watch = self._watch(request)
-        return _json(await watch.call(lambda queue: search_jobs(queue, wanted, after, text)))
+        search, watch = _search_in(request), self._watch(request)
+        return _json(await watch.call(lambda queue: search_jobs(queue, wanted, after, search)))
 
     async def _job(self, request: Request) -> Response:
         name = request.path_params["job"]
@@ -309,6 +313,17 @@ def _filter(request: Request) -> JobFilter:
         for name in ("status", "kind", "group", "tag")
     }
     return JobFilter(**several, batch=given.get("batch", ""))
+
+
+def _search_in(request: Request) -> JobSearch:
+    given = request.query_params
+    since, until = (
+        parse_moment(text) if (text := given.get(name, "")) else None for name in ("since", "until")
+    )
+    search = JobSearch(text=given.get("text", "").strip(), since=since, until=until)
+    if search == JobSearch():
+        raise InvalidRequestError("there is no text and no time to search for")
+    return search
 
 
 def _after(request: Request) -> int:

@@ -1,19 +1,11 @@
 // Finished jobs by the time at which they ended, the latest first. A search reads back in slices.
 
 import { at, get } from "./api.js";
-import { ago, badge, duration, h, link, moment, number, replace, table } from "./dom.js";
+import { ago, badge, duration, h, link, local, moment, number, replace, table } from "./dom.js";
 
 const OUTCOMES = ["completed", "dead", "cancelled", "expired"];
 const FIELDS = ["since", "until", "kind", "outcome"];
 const PAGE = 100;
-
-const pad = (value) => String(value).padStart(2, "0");
-
-/** A time as the field of a form has it, in the time zone of the browser. */
-function local(text) {
-  const date = new Date(text);
-  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}T${pad(date.getHours())}:${pad(date.getMinutes())}`;
-}
 
 const seconds = (from, to) => (from && to ? (new Date(to) - new Date(from)) / 1000 : null);
 

@@ -70,6 +70,9 @@ export function moment(text) {
   return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clock(date)}`;
 }
 
+/** A time as the field of a form has it, in the time zone of the browser. */
+export const local = (text) => moment(text).slice(0, 16).replace(" ", "T");
+
 /** How long ago a time was, or when it will be; the exact time is its title. */
 export function ago(text) {
   if (!text) return "–";

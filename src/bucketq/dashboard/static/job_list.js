@@ -2,20 +2,23 @@
 
 import { at, get } from "./api.js";
 import { bulkButton, priorityField } from "./dialogs.js";
-import { ago, h, link, number, progressBar, replace, statusOf, table } from "./dom.js";
+import { ago, h, link, local, moment, number, progressBar, replace, statusOf, table } from "./dom.js";
 
 const STATUSES = [["", "All"], ["queued", "Waiting"], ["running", "Running"], ["dead", "Dead"], ["done", "Finished"]];
 const FILTERS = ["status", "kind", "group", "tag", "batch"];
+const SEARCHES = ["text", "since", "until"];
 
 export async function jobList(context) {
   const { query } = context;
   const base = `/q/${encodeURIComponent(context.queue)}`;
   const text = query.get("text") || "";
   const filter = Object.fromEntries(FILTERS.map((name) => [name, query.getAll(name).filter(Boolean)]));
+  const isSearch = SEARCHES.some((name) => query.get(name));
+  const about = [text && `“${text}”`, query.get("since") && `pushed from ${moment(query.get("since"))}`, query.get("until") && `pushed before ${moment(query.get("until"))}`].filter(Boolean).join(", ");
   const chosen = (name) => filter[name]?.[0] || "";
   const address = (changes) => {
     const next = new URLSearchParams();
-    for (const name of [...FILTERS, "text"]) for (const value of query.getAll(name)) if (value) next.append(name, value);
+    for (const name of [...FILTERS, ...SEARCHES]) for (const value of query.getAll(name)) if (value) next.append(name, value);
     for (const [name, value] of Object.entries(changes)) {
       next.delete(name);
       if (value) next.set(name, value);
@@ -28,6 +31,7 @@ export async function jobList(context) {
   const kinds = h("select", { id: "kind", onchange: (event) => context.go(address({ kind: event.target.value })) });
   const field = (name, label, placeholder) =>
     h("label", {}, h("span", {}, label), h("input", { name, value: chosen(name), placeholder, autocomplete: "off", spellcheck: "false" }));
+  const time = (name, label) => h("label", {}, h("span", {}, label), h("input", { name, type: "datetime-local", value: query.get(name) ? local(query.get(name)) : null }));
   const form = h(
     "form",
     {
@@ -35,16 +39,20 @@ export async function jobList(context) {
       "aria-label": "Filters",
       onsubmit: (event) => {
         event.preventDefault();
-        context.go(address(Object.fromEntries(new FormData(form))));
+        const values = Object.fromEntries(new FormData(form));
+        for (const name of ["since", "until"]) if (values[name]) values[name] = new Date(values[name]).toISOString();
+        context.go(address(values));
       },
     },
     h("label", {}, h("span", {}, "Kind"), kinds),
     field("group", "Group", "any"),
     field("tag", "Tag", "name=value"),
     field("batch", "Batch", "any"),
+    time("since", "Pushed from"),
+    time("until", "Pushed before"),
     field("text", "Text", "in ids, payloads, errors"),
     h("button", { type: "submit" }, "Filter"),
-    (text || FILTERS.some((name) => chosen(name))) && link(`${base}/jobs`, "Clear"),
+    (isSearch || FILTERS.some((name) => chosen(name))) && link(`${base}/jobs`, "Clear"),
   );
   form.querySelector("[name=text]").value = text;
 
@@ -75,7 +83,7 @@ export async function jobList(context) {
   const meant = { status: filter.status, kind: filter.kind, group: filter.group, tag: filter.tag, batch: chosen("batch") };
   const kindText = chosen("kind") ? ` of kind ${chosen("kind")}` : "";
   const words = `all jobs${kindText} that match the filter`;
-  const isFor = (...statuses) => !text && (!chosen("status") || statuses.includes(chosen("status")));
+  const isFor = (...statuses) => !isSearch && (!chosen("status") || statuses.includes(chosen("status")));
   const showBulk = () =>
     replace(
       bulk,
@@ -89,7 +97,8 @@ export async function jobList(context) {
   const filters = new URLSearchParams();
   for (const name of FILTERS) for (const value of filter[name]) filters.append(name, value);
 
-  if (text) {
+  if (isSearch) {
+    for (const name of SEARCHES) if (query.get(name)) filters.append(name, query.get(name));
     let isStopped = false;
     context.onLeave(() => (isStopped = true));
     search(Number(query.get("after") || 0), []);
@@ -98,17 +107,17 @@ export async function jobList(context) {
       const stop = h("button", { type: "button", class: "small", onclick: () => (isStopped = true) }, "Stop");
       try {
         do {
-          const slice = await get(`${at(context.queue)}/search?${filters}&text=${encodeURIComponent(text)}&after=${after || 0}`);
+          const slice = await get(`${at(context.queue)}/search?${filters}&after=${after || 0}`);
           if (isStopped && !list.isConnected) return;
           searched += slice.searched;
           rows.push(...slice.jobs);
           after = slice.next_after;
-          replace(found, `“${text}”: ${number(rows.length)} found in ${number(searched)} jobs searched${after === null ? "." : " so far… "}`, after !== null && stop);
+          replace(found, `${about}: ${number(rows.length)} found in ${number(searched)} jobs searched${after === null ? "." : " so far… "}`, after !== null && stop);
           replace(list, jobTable(rows));
         } while (after !== null && !isStopped && rows.length < 100);
         if (after !== null) {
           const more = h("button", { type: "button", onclick: () => ((isStopped = false), search(after, [])) }, "Search on");
-          replace(found, `“${text}”: ${number(rows.length)} found in ${number(searched)} jobs searched; there are more. `, more);
+          replace(found, `${about}: ${number(rows.length)} found in ${number(searched)} jobs searched; there are more. `, more);
         }
       } catch (problem) {
         replace(found, problem.message);

@@ -20,7 +20,7 @@ const VIEWS = {
     empty: "No workers were heard lately. Start one: bucketq work MODULE:WORKER",
     columns: (c) => [
       { title: "Name", cell: (w) => [w.name, " ", w.draining ? badge("draining", "wait") : w.running ? badge("working", "running") : badge("idle", "done")] },
-      { title: "Runs", class: "number", cell: (w) => `${w.running || 0} of ${w.concurrency}` },
+      { title: "Runs", class: "number", cell: (w) => (w.running ? link(`${c.address("jobs")}?status=running&text=${encodeURIComponent(w.name)}`, `${w.running} of ${w.concurrency}`) : `0 of ${w.concurrency}`) },
       { title: "Kinds", cell: (w) => h("span", { class: "tags" }, (w.kinds || []).map((kind) => h("span", { class: "tag" }, kind))) },
       { title: "Host", cell: (w) => w.host },
       { title: "Process", class: "number", cell: (w) => w.pid },
