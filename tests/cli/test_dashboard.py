@@ -27,6 +27,24 @@ def test_queues_have_different_names(console: Console) -> None:
     assert "there are no queues under" in none.err
 
 
+def test_the_page_shows_metrics_of_its_process(console: Console) -> None:
+    page = console.start("dashboard", "URL", "--listen", ":0", "--metrics", ":0")
+    assert page.stderr is not None
+    shown = ""
+    while "metrics at" not in shown:
+        shown = page.stderr.readline().decode()
+        assert shown
+    found = re.search(r"http://127\.0\.0\.1:\d+/", shown)
+    assert found, shown
+    assert page.stdout is not None
+    assert b"dashboard of" in page.stdout.readline()
+    assert http("GET", f"{found[0]}readyz")[0] == 200
+    status, body = http("GET", f"{found[0]}metrics")
+    assert (status, b"bucketq_info{" in body, b"process_cpu_seconds" in body) == (200, True, True)
+    page.send_signal(signal.SIGTERM)
+    assert page.wait(TIMEOUT_S) == 0
+
+
 def test_a_broker_starts_the_page_and_takes_it_along(console: Console) -> None:
     console.ok("push", "URL", "greet", "1")
     broker = console.start("serve", "URL", "--dashboard", ":0")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from tools.storage_cost import PRICES, table
 
 from bucketq.cli.app import app
 from bucketq.cli.command import help_of
@@ -108,10 +109,12 @@ def test_the_exit_codes_are_those_of_the_code(console: Console) -> None:
 
 def test_the_table_of_costs_follows_from_the_prices() -> None:
     text = OPERATIONS.read_text("utf-8")
-    for commits in (3_000_000, 300_000, 30_000, 3_000):
-        cost = commits / 1000 * (PUT_DOLLARS + GET_DOLLARS)
-        express = commits / 1000 * (0.00113 + 0.00003)
-        assert f"| {commits:,} | ${cost:.2f} | ${max(express, 0.01):.2f} |" in text
+    assert PRICES["S3"] == (PUT_DOLLARS, GET_DOLLARS)
+    assert "\n".join(table()) in text, "python tools/storage_cost.py prints the new table"
+    for name, reads in (("one by one, direct", 1), ("100 in a commit, by a broker", 0)):
+        (line,) = [each for each in text.splitlines() if each.startswith(f"| {name} |")]
+        commits, cost = (word.strip(" $").replace(",", "") for word in line.split("|")[2:4])
+        assert float(cost) == round(int(commits) / 1000 * (PUT_DOLLARS + reads * GET_DOLLARS), 2)
 
 
 @pytest.mark.parametrize("words", [(), *((name,) for name in SUBCOMMANDS)])

@@ -1,4 +1,4 @@
-"""``--metrics`` of ``serve`` and ``work``: where to listen, and who may read there."""
+"""``--metrics`` of ``serve``, ``work`` and ``dashboard``: where to listen, and who may read."""
 
 from __future__ import annotations
 

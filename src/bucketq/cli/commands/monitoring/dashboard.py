@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bucketq.cli.broker_security import check_listen, server_tls
+from bucketq.cli.metrics_options import Metrics, MetricsListener, metrics_listener
 from bucketq.cli.parameters import argument, option
 from bucketq.cli.queue_names import find_queues
 from bucketq.cli.terminal.log import LineHandler, form_of, level_of, log_to, to_stderr
@@ -62,6 +64,7 @@ async def run(
     login: Login = False,
     read_only: ReadOnly = False,
     allow_host: AllowHost = None,
+    metrics: Metrics = "",
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
@@ -88,6 +91,7 @@ async def run(
     address = f"127.0.0.1{listen}" if listen.startswith(":") else listen
     host, _ = split_address(address)
     check_listen(address, tls, insecure=insecure)
+    measured_at = metrics_listener(metrics, tls, insecure=insecure)
     is_guarded = is_loopback(address) or tls_client_ca is not None or insecure
     log_to(LineHandler(form_of(out), to_stderr, tracebacks=True), level=level_of(out))
     queues = await find_queues(url)
@@ -100,11 +104,14 @@ async def run(
     )
     _stop_on_signals(server)
     watching = asyncio.create_task(_stop_after_stdin(server)) if with_stdin else None
-    # With --quiet too: scripts wait for this line, and read the port from it.
-    await server.run_at(
-        address,
-        lambda where: out.result(f"dashboard of {', '.join(queues)} at {where}", {"url": where}),
-    )
+    async with _metrics(measured_at, server):
+        # With --quiet too: scripts wait for this line, and read the port from it.
+        await server.run_at(
+            address,
+            lambda where: out.result(
+                f"dashboard of {', '.join(queues)} at {where}", {"url": where}
+            ),
+        )
     if watching is not None:
         watching.cancel()
 
@@ -118,6 +125,23 @@ def _server(queues: dict[str, str], **options: Any) -> WebServer:
         message = 'the packages for the page are not installed: pip install "bucketq[dashboard]"'
         raise InvalidRequestError(message) from error
     return WebServer(queues, SystemClock(), **options)
+
+
+@asynccontextmanager
+async def _metrics(listener: MetricsListener | None, server: WebServer) -> AsyncIterator[None]:
+    """Serve the metrics of the process, if wanted; those of queues are served by brokers."""
+    if listener is None:
+        yield
+        return
+    from bucketq.metrics.http_endpoint import HttpEndpoint
+    from bucketq.metrics.process_registry import new_registry
+
+    endpoint = HttpEndpoint(new_registry(), is_ready=lambda: server.started, token=listener.token)
+    await listener.start(endpoint)
+    try:
+        yield
+    finally:
+        await endpoint.close()
 
 
 def _stop_on_signals(server: WebServer) -> None:
