@@ -11,7 +11,10 @@ import pytest
 
 import bucketq
 from bucketq import JobSpec
+from bucketq.clock import SystemClock
+from bucketq.dashboard.queue_watch import QueueWatch
 from bucketq.dashboard.table_views import TABLES
+from bucketq.model.tokens import Right
 from tests.dashboard.page_server import Page, served_page
 
 Blocking = Any
@@ -46,6 +49,27 @@ def test_the_queue_is_counted_and_followed(page: Page, queue: Blocking) -> None:
     found = page.get(f"{AT}/stats").json
     assert found["samples"][-1][1] >= 1
     assert found["trouble"] == ""
+
+
+async def test_counts_are_not_shown_before_the_rights_are_known(
+    queue: Blocking, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.push("known", 1)
+    watch, seen = QueueWatch("jobs", url, SystemClock()), list[object]()
+    find = watch.find_rights
+
+    async def find_slowly() -> tuple[Right, ...]:
+        seen.append(watch.stats)
+        return await find()
+
+    monkeypatch.setattr(watch, "find_rights", find_slowly)
+    watch.start()
+    try:
+        name, document = await anext(aiter(watch.events()))
+    finally:
+        await watch.close()
+    assert seen == [None]
+    assert (name, b'"admin"' in document) == ("stats", True)
 
 
 def test_jobs_are_filtered_and_come_in_pages(page: Page, queue: Blocking) -> None:

@@ -167,7 +167,7 @@ class QueueWatch:
     async def _count(self) -> None:
         try:
             async with asyncio.timeout(_COUNT_S):
-                self.stats = await self.call(lambda queue: queue.stats())
+                found = await self.call(lambda queue: queue.stats())
             if not self.rights:
                 await self.find_rights()
         except TimeoutError:
@@ -175,8 +175,9 @@ class QueueWatch:
         except BucketQError as error:
             self.trouble = str(error)
         else:
-            self.trouble = ""
-            self._ring.add(self.stats, self._clock.now())
+            # Only now: a page that gets counts before the rights hides what the user may do.
+            self.stats, self.trouble = found, ""
+            self._ring.add(found, self._clock.now())
 
     def _wake_pages(self) -> None:
         news, self._news = self._news, asyncio.Event()
