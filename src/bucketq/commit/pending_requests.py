@@ -12,10 +12,12 @@ from itertools import chain
 from math import inf
 from typing import Any
 
+from msgspec.structs import replace
+
 from bucketq.errors import OverloadedError
 from bucketq.model.history import is_asked
 from bucketq.model.numbered_batches import Publish, ReadBatch
-from bucketq.model.operations import CLAIMS, WAITING, List, Push, ReadSnapshot, Request
+from bucketq.model.operations import CLAIMS, WAITING, Claim, List, Push, ReadSnapshot, Request
 from bucketq.model.transitions import Applied
 
 MAX_PENDING = 20_000
@@ -162,6 +164,12 @@ class Backlog:
         """Move the batch in flight."""
         self.in_flight, self.batch = self.batch, {}
 
+    def note_sent(self, version: int) -> None:
+        """Note that what is in flight may have been applied since a version of the object."""
+        for pending in self.in_flight:
+            since = min(pending.since, version)
+            pending.request = replace(pending.request, since=since)
+
     def put_back(self) -> None:
         """Move what is in flight back into the batch, before what came later."""
         self.batch = self.in_flight | self.batch
@@ -193,6 +201,15 @@ class Backlog:
             self.waiting.pop(id(pending), None)
         self.size_bytes = sum(pending.size_bytes for pending in self)
 
+    def take_in_vain(self, secret: str) -> list[PendingRequest]:
+        """Return the copies of a claim that wait for rows, or found nothing: they never will.
+
+        Those that found nothing are removed.
+        """
+        found = [each for each in self if _secret_of(each.request) == secret]
+        self.remove([each for each in found if each.is_in_vain])
+        return [each for each in found if each.is_in_vain or id(each) in self.waiting]
+
     def split(self, operations: Collection[type]) -> list[PendingRequest]:
         """Remove those with one of these operations from what is in flight, and return them."""
         found = [each for each in self.in_flight if type(each.request.operation) in operations]
@@ -216,6 +233,11 @@ class Backlog:
     def _take_out(self, pending: PendingRequest) -> None:
         self.in_flight.pop(pending, None)
         self.batch.pop(pending, None)
+
+
+def _secret_of(request: Request) -> str | None:
+    operation = request.operation
+    return operation.secret if type(operation) is Claim else None
 
 
 def _size_bytes(request: Request) -> int:

@@ -22,7 +22,7 @@ from bucketq.codec import Document
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.objects.register import Register
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.commit.read_turns import look_up_in_turns
+from bucketq.commit.read_turns import look_up_in_turns, reads_among
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.commit.working_state import WorkingState
 from bucketq.errors import BucketQError, UnavailableError
@@ -109,7 +109,7 @@ class StallWatch:
         while self._register.stalled.is_set():
             pause_s = _TICK_S
             # Only reads that came before the object is read: it may be older than later ones.
-            if reads := self._working.stalled_reads():
+            if reads := self._reads():
                 try:
                     document = await (
                         beside.load() if document is None else beside.refresh(document)
@@ -122,6 +122,11 @@ class StallWatch:
                     backoff = RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
                     self._answer(reads, document)
             await asyncio.sleep(pause_s)
+
+    def _reads(self) -> list[PendingRequest]:
+        """Return pending reads; none if there is no state in memory to check tokens against."""
+        is_known = self._working.document is not None
+        return reads_among(self._backlog, self._hooks.reads) if is_known else []
 
     def _answer(self, reads: list[PendingRequest], document: Document) -> None:
         reads = [read for read in reads if not read.is_resolved]

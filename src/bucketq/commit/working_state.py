@@ -11,12 +11,11 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
-
-from msgspec.structs import replace
+from typing import Any
 
 from bucketq.clock import Clock
 from bucketq.codec import Document
+from bucketq.commit.claim_lines import ClaimLines
 from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.large_pushes import LargePushes
@@ -75,6 +74,7 @@ class WorkingState:
         self.backlog = Backlog()
         self.parked = ParkedClaims()
         self.waits = ParkedWaits()
+        self._lines = ClaimLines()
         self.is_closing = False
         """Whether claims and waits are no longer parked."""
         self._reading_for_parked = False
@@ -94,7 +94,7 @@ class WorkingState:
             self._hand_out(self.document)  # Claims that have waited longer are served first.
         self.backlog.add(pending)
         if self.document is not None:
-            self._apply(pending, self.document)
+            self._apply_in_line(pending, self.document)
             if self.waits:
                 self._report(pending, self.document)
 
@@ -114,7 +114,7 @@ class WorkingState:
             self.backlog.add(wait)
         for pending in list(self.backlog.batch):
             if self.document is document:
-                self._apply(pending, document)
+                self._apply_in_line(pending, document)
 
     def finish_batch(self, document: Document) -> bool:
         """Add what is due without a request, and move the batch in flight.
@@ -146,10 +146,6 @@ class WorkingState:
         left = look_up_in_turns(reads, look_up, now_s, self.set_aside)
         self.backlog.postpone(left)
 
-    def stalled_reads(self) -> list[PendingRequest]:
-        """Return pending reads; none if there is no state in memory to check tokens against."""
-        return [] if self.document is None else reads_among(self.backlog, self._hooks.reads)
-
     def settle(
         self, document: Document, settled: Settled, base_version: int, began_s: float
     ) -> bool:
@@ -158,9 +154,7 @@ class WorkingState:
         if settled.verdict is Verdict.LANDED:
             self.answer_in_flight(None)
         elif settled.verdict is Verdict.FORGOTTEN:
-            for pending in self.backlog.in_flight:
-                since = min(pending.since, base_version)
-                pending.request = replace(pending.request, since=since)
+            self.backlog.note_sent(base_version)
         if settled.document is document:
             return False
         self._start_over(settled.document, began_s)
@@ -270,6 +264,7 @@ class WorkingState:
         left = [*self.backlog.clear(), *self.parked, *self.waits.take_all()]
         self._reading_for_parked = False
         self.parked = ParkedClaims()
+        self._lines.clear()
         for pending in left:
             error = error_for(pending)
             if isinstance(error, NotDurableError):
@@ -329,13 +324,12 @@ class WorkingState:
     def _read_ahead(self, state: State, claim: Applied) -> None:
         """Read the rows that the claims after this one will need."""
         lanes = dict.fromkeys(lane_of(job.kind, job.group) for job in claim.answer or ())
-        parts = [part for lane in lanes for part in state.cold.ahead(lane)]
-        if parts:
-            self._cold.prefetch(parts)
+        self._cold.prefetch([part for lane in lanes for part in state.cold.ahead(lane)])
 
     def set_aside(self, pending: PendingRequest, needed: ColdRowsNeededError) -> None:
         """Let a request wait until rows of segments were read."""
         self.backlog.set_aside(pending)
+        self._lines.begin(pending)
         self._cold.start(pending, needed.parts, partial(self._resume, pending))
 
     def _put_first(self, pending: PendingRequest, state: State) -> None:
@@ -349,23 +343,30 @@ class WorkingState:
         self._large_pushes.start(state, pending.request, done)
 
     def _resume(self, pending: PendingRequest, error: Exception | None) -> None:
-        """Apply a request whose rows were read or put.
+        """Apply a request whose rows were read or put, and then the claims behind it.
 
         If a segment is damaged, the state knows by now, and can do without it.
         """
-        if not self.backlog.take_back(pending):
-            self._cold.release(pending)
-            return  # It was answered meanwhile.
         if isinstance(error, StaleStateError):
-            self.document = None
-        elif error is not None and not isinstance(error, CorruptStateError):
+            self.document, error = None, None
+        if isinstance(error, CorruptStateError):
+            error = None
+        if pending.is_resolved or error is not None:
             self._cold.release(pending)
+        if error is None:
+            self._accept_again(pending)
+        elif self.backlog.take_back(pending):
             self._answer(pending, None, error)
-            return
-        if pending.is_resolved:
-            self._cold.release(pending)
-        self.accept(pending)
+        if id(pending) not in self.backlog.waiting:
+            self._lines.pass_on(pending, self._accept_again)
         self._wake()
+
+    def _accept_again(self, pending: PendingRequest) -> None:
+        """Apply a request that was set aside, unless it was answered meanwhile."""
+        if self.backlog.take_back(pending):
+            self.accept(pending)
+        else:
+            self._cold.release(pending)
 
     def _answer_expired(self) -> None:
         """Answer the parked claims whose time is over."""
@@ -390,6 +391,13 @@ class WorkingState:
             if self.document is document:
                 self._apply(pending, document)
         return True
+
+    def _apply_in_line(self, pending: PendingRequest, document: Document) -> None:
+        """Apply a request, unless it is a claim that must wait for the rows that another reads."""
+        if self._lines.join(pending):
+            self.backlog.set_aside(pending)
+        else:
+            self._apply(pending, document)
 
     def _apply(self, pending: PendingRequest, document: Document) -> None:
         """Apply one request; if that raises, only this request fails."""
@@ -434,15 +442,9 @@ class WorkingState:
 
     def _withdraw(self, pending: PendingRequest, withdraw: Withdraw, applied: Applied) -> None:
         """Drop a claim that has no jobs. Unless jobs were released, nothing must be written."""
-        for claim in [*self.parked.withdraw(withdraw.secret), *self._in_vain(withdraw.secret)]:
+        secret = withdraw.secret
+        for claim in self.parked.withdraw(secret) + self.backlog.take_in_vain(secret):
             claim.resolve((), None)
         if not applied.changes:
             self.backlog.drop(pending)
             pending.resolve(applied.answer, applied.error)
-
-    def _in_vain(self, secret: str) -> list[PendingRequest]:
-        """Return the copies of a claim that wait for rows, or found nothing: they never will."""
-        claims = [each for each in self.backlog if type(each.request.operation) is Claim]
-        found = [each for each in claims if cast("Claim", each.request.operation).secret == secret]
-        self.backlog.remove([each for each in found if each.is_in_vain])
-        return [each for each in found if each.is_in_vain or id(each) in self.backlog.waiting]
