@@ -23,13 +23,14 @@ _encode = msgspec.json.Encoder().encode
 class FinishedJobs:
     """Jobs that are done, by id and by the time at which they finished."""
 
-    __slots__ = ("_jobs", "_late", "_left", "_run", "size_bytes")
+    __slots__ = ("_jobs", "_late", "_left", "_run", "_sizes", "size_bytes")
 
     def __init__(self) -> None:
         self._jobs: dict[str, JobRecord] = {}
         self._run: list[JobRecord] = []
         self._late: list[JobRecord] = []
         self._left = 0
+        self._sizes: dict[str, int] = {}
         self.size_bytes = 0
         """How many bytes they take in the object."""
 
@@ -50,7 +51,8 @@ class FinishedJobs:
     def add(self, job: JobRecord) -> None:
         """Add a job that is done."""
         self._jobs[job.id] = job
-        self.size_bytes += line_bytes(job)
+        self._sizes[job.id] = size_bytes = line_bytes(job)
+        self.size_bytes += size_bytes
         if self._run and _order(job) < _order(self._run[-1]):
             self._late.append(job)
         else:
@@ -58,7 +60,8 @@ class FinishedJobs:
 
     def remove(self, job_id: str) -> None:
         """Take out a job that has left."""
-        self.size_bytes -= line_bytes(self._jobs.pop(job_id))
+        del self._jobs[job_id]
+        self.size_bytes -= self._sizes.pop(job_id)
         self._left += 1
         if self._left > len(self._jobs) + _SWEEP_ABOVE:
             jobs = self._jobs
