@@ -17,7 +17,7 @@ from bucketq.model.operations import Claim
 Kinds = tuple[str, ...]
 
 
-class _Line(NamedTuple):
+class _ClaimLine(NamedTuple):
     first: PendingRequest
     others: deque[PendingRequest]
 
@@ -26,12 +26,12 @@ class ClaimLines:
     """One line for the claims of each choice of kinds. Other requests are in none."""
 
     def __init__(self) -> None:
-        self._lines: dict[Kinds, _Line] = {}
+        self._lines: dict[Kinds, _ClaimLine] = {}
 
     def begin(self, pending: PendingRequest) -> None:
         """Begin a line with a claim that reads rows, unless it is in front of one already."""
         if (kinds := _kinds_of(pending)) is not None and kinds not in self._lines:
-            self._lines[kinds] = _Line(pending, deque())
+            self._lines[kinds] = _ClaimLine(pending, deque())
 
     def join(self, pending: PendingRequest) -> bool:
         """Put a claim at the end of its line; return False if there is none, or it is in front."""
