@@ -25,6 +25,7 @@ PYRIGHT := build/tools/pyright-1.1.414
 AXE := build/tools/axe-core-4.14.0
 # The script by which the search of the documentation works in a site that is opened as files.
 SITE_SCRIPT := build/tools/iframe-worker-1.0.4
+SITE_DIAGRAMS := build/tools/mermaid-11.17.2
 # The queues that bucketq is measured beside have environments of their own.
 PEER_ENV := build/peers/all
 JQUEUE_ENV := build/peers/jqueue
@@ -97,7 +98,7 @@ proto: $(VENV)/.dev ## generate the code for src/bucketq/rpc/protobuf/bucketq.pr
 reference: $(VENV)/.dev ## write docs/reference/api.md from the code
 	@$(PY) tools/reference.py
 
-docs: $(VENV)/.dev $(SITE_SCRIPT) ## build the documentation as a site, in build/site
+docs: $(VENV)/.dev $(SITE_SCRIPT) $(SITE_DIAGRAMS) ## build the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
 	@echo "open build/site/index.html"
 
@@ -173,7 +174,7 @@ $(VENV)/.servers: constraints.txt | $(PY)
 	@touch $@
 
 # The version is in the name of the stamp. npm's own files stay out of the checkout.
-$(AZURITE) $(PYRIGHT) $(AXE) $(SITE_SCRIPT):
+$(AZURITE) $(PYRIGHT) $(AXE) $(SITE_SCRIPT) $(SITE_DIAGRAMS):
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 		echo "installing $(notdir $@) into $(@D)"; \
 		mkdir -p $(@D); \

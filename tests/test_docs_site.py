@@ -50,6 +50,14 @@ def test_the_search_finds_words_without_a_server(site: Path) -> None:
     assert "compare-and-set" in (site / "search" / "search_index.js").read_text()
 
 
+def test_diagrams_are_drawn_by_a_script_of_the_site_or_shown_as_text(site: Path) -> None:
+    page = (site / "concepts" / "how-it-works.html").read_text()
+    has_script = (site / "assets/javascripts/mermaid.min.js").is_file()
+    assert page.count('<pre class="mermaid">') == (3 if has_script else 0)
+    assert ('src="../assets/javascripts/mermaid.min.js"' in page) == has_script
+    assert "sequenceDiagram" in page
+
+
 def test_links_to_the_source_say_where_it_is(site: Path) -> None:
     recipes = (site / "guides" / "recipes.html").read_text()
     assert "<code>examples/web.py</code>" in recipes

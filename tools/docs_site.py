@@ -1,7 +1,8 @@
 """What the documentation's site needs beyond mkdocs: links to the source, and the decisions.
 
 mkdocs calls these functions while it builds the site (`make docs`). They read the pages and the
-list of decisions, and write the one script of the site that mkdocs leaves on a server.
+list of decisions, and write the scripts of the site that mkdocs leaves on a server: one for the
+search, and one that draws diagrams, on the pages that have some.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ _SCRIPT = re.compile(r'<script src="https://unpkg\.com/iframe-worker/shim"></scr
 """Lets the search work in a site that is opened as files."""
 _SCRIPT_FILE = Path("build/tools/node_modules/iframe-worker/shim/index.js")
 _SCRIPT_PLACE = PurePosixPath("assets/javascripts/iframe-worker.js")
+_DIAGRAM = '<pre class="mermaid">'
+_DIAGRAM_FILE = Path("build/tools/node_modules/mermaid/dist/mermaid.min.js")
+_DIAGRAM_PLACE = PurePosixPath("assets/javascripts/mermaid.min.js")
 _FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
@@ -39,10 +43,20 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Load the script from the site; without it, the search works only on a web server."""
-    if not _script_of(config).is_file():
-        return _SCRIPT.sub("", output)
+    """Load the scripts from the site, or not at all.
+
+    Without the first, the search works only on a web server; without the second, diagrams are
+    shown as they are written.
+    """
     above = "../" * page.file.dest_uri.count("/")
+    if _DIAGRAM in output:
+        if _is_there(config, _DIAGRAM_FILE):
+            script = f'<script src="{above}{_DIAGRAM_PLACE}"></script>'
+            output = output.replace("</head>", f"{script}</head>", 1)
+        else:
+            output = output.replace(_DIAGRAM, "<pre>")
+    if not _is_there(config, _SCRIPT_FILE):
+        return _SCRIPT.sub("", output)
     return _SCRIPT.sub(f'<script src="{above}{_SCRIPT_PLACE}"></script>', output)
 
 
@@ -53,13 +67,18 @@ def on_post_template(output_content: str, template_name: str, config: Any) -> st
 
 
 def on_post_build(config: Any) -> None:
-    """Copy the script."""
-    if (script := _script_of(config)).is_file():
-        copyfile(script, Path(config["site_dir"]) / _SCRIPT_PLACE)
+    """Copy the scripts."""
+    for script, place in ((_SCRIPT_FILE, _SCRIPT_PLACE), (_DIAGRAM_FILE, _DIAGRAM_PLACE)):
+        if _is_there(config, script):
+            copyfile(_path(config, script), Path(config["site_dir"]) / place)
 
 
-def _script_of(config: Any) -> Path:
-    return Path(config["config_file_path"]).parent / _SCRIPT_FILE
+def _is_there(config: Any, script: Path) -> bool:
+    return _path(config, script).is_file()
+
+
+def _path(config: Any, script: Path) -> Path:
+    return Path(config["config_file_path"]).parent / script
 
 
 def _shown(link: re.Match[str], place: PurePosixPath) -> str:
