@@ -167,7 +167,8 @@ def check_place(handler: Handler) -> None:
         what = f"the handler of kind {handler.kind!r} runs in a process, which imports"
         _check_reachable(handler.function, f"{what} it as", "@worker.handler")
         for each in handler.middleware:
-            _check_reachable(each, f"{what} the middleware as", "@worker.middleware")
+            function = getattr(each, "func", each)  # A partial is imported as what it calls.
+            _check_reachable(function, f"{what} the middleware as", "@worker.middleware")
 
 
 def _check_reachable(function: Callable[..., Any], what: str, decorator: str) -> None:

@@ -10,6 +10,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import bucketq
 
 exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)  # Also in the process of a handler, which imports this.
 worker = bucketq.Worker()
 
 
@@ -25,10 +28,12 @@ def log(payload: str) -> None:
     assert payload == "ada"
 
 
+@worker.handler("resize", run_in="process")
+def resize(context: bucketq.Context) -> None:
+    context.push("log", "ada", tags={"from": "process"})
+
+
 if __name__ == "__main__":
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
     worker.configure(sys.argv[1])
     worker.run_sync(burst=True)
     for span in exporter.get_finished_spans():

@@ -166,6 +166,12 @@ def test_any_jobs_arrive_as_they_were_pushed(jobs: list[NewJob]) -> None:
     assert carried(push) == [push]
 
 
+def test_a_job_without_other_options_carries_its_span() -> None:
+    job = NewJob(id="j", kind="k", payload=Raw(b"1"), traceparent="00-0a-0b-01")
+    (got,) = carried(call(ops.Push(jobs=(job,))))
+    assert operation_of(got).jobs == (job,)
+
+
 def test_no_tags_and_empty_tags_are_the_same() -> None:
     job = NewJob(id="j", kind="k", payload=Raw(b"1"), tags={})
     (got,) = carried(call(ops.Push(jobs=(job,))))
