@@ -103,7 +103,8 @@ class ArchiveSample:
             step *= 2
         jobs, since_s, read_files = list[FinishedJob](), since.timestamp(), 0
         for hour in hours:
-            chosen, weight = hour.every(step), max(step, hour.step)
+            chosen = hour.every(step)
+            weight = hour.files / max(1, len(chosen))
             read_files += len(chosen)
             for some in await asyncio.gather(*map(sampled, chosen)):
                 jobs += [_weighted(job, weight) for job in some if job.at_s >= since_s]
@@ -169,7 +170,7 @@ def _measured(job: JobRecord, weight: float) -> FinishedJob:
     )
 
 
-def _weighted(job: FinishedJob, times: int) -> FinishedJob:
+def _weighted(job: FinishedJob, times: float) -> FinishedJob:
     if times == 1:
         return job
     return FinishedJob(
