@@ -18,7 +18,7 @@ from bucketq.errors import (
     JobNotFoundError,
 )
 from bucketq.model.job_ids import JobId
-from bucketq.model.numbered_batches import BatchState, ConsumerState
+from bucketq.model.numbered_batches import BatchState, ConsumerState, SettledJob
 from bucketq.model.operations import Pulse
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Progress
@@ -329,6 +329,26 @@ class RecordingQueue:
             "ack_batch",
             {"consumer": consumer, "epoch": epoch, "batch": batch, "request": request},
             lambda: self.queue.ack_batch(consumer, epoch, batch, request=request),
+        )
+        return answer
+
+    async def settle_batch(
+        self,
+        consumer: str,
+        batch: int,
+        outcomes: list[tuple[Job[str], bool]],
+        request: str | None = None,
+    ) -> BatchState:
+        """Complete jobs of a batch, or fail those that are marked."""
+        settled = [
+            SettledJob(job=job.id, lease=job.lease.lease, error="simulated" if is_bad else None)
+            for job, is_bad in outcomes
+        ]
+        completed = [each.job for each in settled if each.error is None]
+        answer: BatchState = await self._note(
+            "settle_batch",
+            {"consumer": consumer, "batch": batch, "completed": completed, "request": request},
+            lambda: self.queue.settle_batch(consumer, batch, settled, request=request),
         )
         return answer
 

@@ -1,6 +1,7 @@
 """Actors that use numbered batches, as Spark does: drivers of consumers, and writers.
 
-A driver opens a consumer, claims a batch, reads it, works on it with heartbeats, and closes it.
+A driver opens a consumer, claims a batch, reads it, works on it with heartbeats, perhaps settles
+some of its jobs, and closes it.
 After its death the next driver opens the consumer again and finds the batch. Drivers share a few
 consumer names, so they fence each other. A writer records a position only after it was
 acknowledged, and after a crash publishes again what it may have published already.
@@ -17,6 +18,9 @@ from simulator.actors.queue_actors import KINDS, Actor
 
 _CONSUMERS = ("spark", "spark", "flink")
 _WRITERS = ("sink", "sink", "tap")
+SETTLED = 0.0
+"""How often a driver settles some jobs of a batch. A test sets it for worlds of its own: those that
+other tests know by their numbers take the same course as ever."""
 _LONGEST_AT_THE_END_S = 1.0
 _SLICE = 2
 """Smaller than most batches, so that reading one takes several calls."""
@@ -44,7 +48,10 @@ async def _drive(
             if not found.jobs and not found.lost:
                 await asyncio.sleep(rng.uniform(0.1, 2))
                 continue
-            await _work_through(actor, await _read(actor, name, batch), longest_s)
+            jobs = await _read(actor, name, batch)
+            await _work_through(actor, jobs, longest_s)
+            if SETTLED and rng.random() < SETTLED:
+                await _settle(actor, name, batch, jobs)
             if rng.random() < 0.3:
                 await queue.claim_batch(name, epoch, batch, rng.randint(1, 5), lease_s)
                 await _read(actor, name, batch)
@@ -67,6 +74,15 @@ async def _read(actor: Actor, name: str, batch: int) -> list[Job[str]]:
         jobs += page.jobs
         start = page.next_start
     return jobs
+
+
+async def _settle(actor: Actor, name: str, batch: int, jobs: list[Job[str]]) -> None:
+    """Complete or fail some jobs of a batch; the others are left to its end."""
+    rng = actor.rng
+    chosen = [job for job in jobs[1:] if rng.random() < 0.6]  # A batch keeps at least one.
+    outcomes = [(job, rng.random() < 0.4) for job in chosen]
+    if outcomes:
+        await actor.persist(actor.queue.settle_batch, name, batch, outcomes)
 
 
 async def _work_through(actor: Actor, jobs: list[Job[str]], longest_s: float) -> None:

@@ -1,6 +1,7 @@
 """Checks of consumers and writers, against the chain of commits and the recorded calls.
 
-A batch number of a consumer stands for one set of jobs. Only the driver that opened the consumer
+A batch number of a consumer stands for one set of jobs, except that jobs leave it when they are
+settled. Only the driver that opened the consumer
 last claims and closes batches. An acknowledged batch is completed, once, and nothing else with it.
 A position of a writer is published once, and an acknowledged position is there.
 """
@@ -46,8 +47,8 @@ class _ConsumerVersion:
 class ConsumerTracker:
     """The consumers of one chain of commits, collected in one pass."""
 
-    sets: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
-    """The jobs of each batch."""
+    sets: dict[tuple[str, int], list[tuple[str, ...]]] = field(default_factory=dict)
+    """The jobs of each batch, and what was left of them each time that some were settled."""
     closings: dict[tuple[str, int], Closing] = field(default_factory=dict)
     rows: dict[str, list[tuple[int, ConsumerRecord]]] = field(default_factory=dict)
     """The records of each consumer, each with the version that it appeared in."""
@@ -70,6 +71,9 @@ class ConsumerTracker:
             if row == old:
                 continue
             self.rows.setdefault(row.id, []).append((version, row))
+            if before is not None and old is not None and _is_settling(before, state, old, row):
+                self.sets.setdefault((row.id, row.batch), [old.jobs]).append(row.jobs)
+                continue
             violation = self._step(version, old, row)
             if violation is not None:
                 return violation
@@ -86,7 +90,7 @@ class ConsumerTracker:
             if row.is_open and row.batch == old.batch:
                 return _ONE_SET, f"{row.id} {row.batch}: {old.jobs} became {row.jobs}"
         if row.is_open:
-            jobs = self.sets.setdefault((row.id, row.batch), row.jobs)
+            jobs = self.sets.setdefault((row.id, row.batch), [row.jobs])[-1]
             if jobs != row.jobs or (row.id, row.batch) in self.closings:
                 return _ONE_SET, f"{row.id} {row.batch}: {jobs} came again as {row.jobs}"
         return None
@@ -104,6 +108,8 @@ class ConsumerTracker:
             violation = self._check_published(history, call)
         elif call.succeeded and call.verb == "claim_batch":
             violation = self._check_claim(call, known_since)
+        elif call.succeeded and call.verb == "settle_batch":
+            violation = self._check_settled(call)
         elif call.succeeded and call.verb == "read_batch":
             violation = self._check_read(call)
         elif call.succeeded and call.verb in ("ack_batch", "release_batch"):
@@ -130,9 +136,12 @@ class ConsumerTracker:
         if not mine:
             return _FENCED, str(call)
         if answer.jobs or answer.lost:
-            jobs = self.sets.get((detail["consumer"], detail["batch"]), ())
-            if answer.jobs + len(answer.lost) != len(jobs) or not set(answer.lost) <= set(jobs):
-                return _ONE_SET, f"{call}: {jobs}"
+            sets = self.sets.get((detail["consumer"], detail["batch"]), [])
+            if not any(
+                answer.jobs + len(answer.lost) == len(jobs) and set(answer.lost) <= set(jobs)
+                for jobs in sets
+            ):
+                return _ONE_SET, f"{call}: {sets}"
             if not any(_has_open(row, detail["batch"]) for row in mine):
                 # If it was open then, it was so for another driver alone.
                 is_committed = any(_has_open(at.row, detail["batch"]) for at in moments)
@@ -141,12 +150,23 @@ class ConsumerTracker:
 
     def _check_read(self, call: RecordedCall) -> Violation | None:
         detail, page = call.detail, call.answer
-        jobs = self.sets.get((detail["consumer"], detail["batch"]), ())
-        wanted = jobs[detail["start"] : detail["start"] + detail["limit"]]
+        sets = self.sets.get((detail["consumer"], detail["batch"]), [()])
         held = [job.id for job in page.jobs]
-        kept = [job_id for job_id in wanted if job_id not in page.lost]
-        if held != kept or len(held) + len(page.lost) != len(wanted):
-            return _ONE_SET, f"{call}: {wanted}"
+        for jobs in sets:
+            wanted = jobs[detail["start"] : detail["start"] + detail["limit"]]
+            kept = [job_id for job_id in wanted if job_id not in page.lost]
+            if held == kept and len(held) + len(page.lost) == len(wanted):
+                return None
+        return _ONE_SET, f"{call}: {sets}"
+
+    def _check_settled(self, call: RecordedCall) -> Violation | None:
+        for job_id in call.detail["completed"]:
+            version, worker = self.completed.get(job_id, (call.ended_version + 1, ""))
+            is_late = version > call.ended_version
+            if job_id not in call.answer.lost and (
+                is_late or not worker.endswith(f"@{call.detail['consumer']}")
+            ):
+                return "settled means completed", f"{call}: {job_id} by {worker}"
         return None
 
     def _check_closed(self, call: RecordedCall) -> Violation | None:
@@ -159,7 +179,7 @@ class ConsumerTracker:
             return None  # It was closed before.
         if not closing.first_epoch <= detail["epoch"] <= closing.last_epoch:
             return _FENCED, str(call)
-        kept = [job_id for job_id in self.sets[name] if job_id not in answer.lost]
+        kept = [job_id for job_id in self.sets[name][-1] if job_id not in answer.lost]
         if len(kept) != answer.jobs:
             return _ONE_SET, f"{call}: {self.sets[name]}"
         if call.verb == "ack_batch":
@@ -179,6 +199,25 @@ class ConsumerTracker:
         if any(version is None or version > call.ended_version for version in born):
             return "acknowledged means durable", str(call)
         return _check_first(history, call) if call.answer else None
+
+
+def _is_settling(before: State, state: State, old: ConsumerRecord, row: ConsumerRecord) -> bool:
+    """Whether jobs have left an open batch that its driver held before, and does not hold now."""
+    gone = [job_id for job_id in old.jobs if job_id not in row.jobs]
+    kept = tuple(job_id for job_id in old.jobs if job_id in row.jobs)
+    if not (old.is_open and row.jobs and gone) or (row.batch, row.jobs) != (old.batch, kept):
+        return False
+    for job_id in gone:
+        held, now = before.jobs.by_id.get(job_id), state.jobs.by_id.get(job_id)
+        if (
+            held is None
+            or held.status != "running"
+            or not (held.worker or "").endswith(f"@{row.id}")
+        ):
+            return False
+        if now is not None and now.status == "running" and now.lease == held.lease:
+            return False
+    return True
 
 
 def _has_open(row: ConsumerRecord, batch: int) -> bool:

@@ -40,6 +40,6 @@ def claim_of(epoch: int, batch: int, count: int, version: int) -> RecordedCall:
 def test_a_driver_may_only_be_given_a_batch_that_was_open_for_it(
     rows: list[tuple[int, ConsumerRecord]], breach: str | None
 ) -> None:
-    tracker = ConsumerTracker(sets={("spark", 1): ("a",)}, rows={"spark": rows})
+    tracker = ConsumerTracker(sets={("spark", 1): [("a",)]}, rows={"spark": rows})
     found = tracker.check_call(NO_HISTORY, claim_of(1, 1, 1, version=5), 1)
     assert (found and found[0]) == breach
