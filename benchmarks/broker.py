@@ -39,7 +39,7 @@ import grpc.aio
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.broker_processes import ECHO, echo_message
-from benchmarks.broker_profile import profile
+from benchmarks.broker_profile import BUDGET, budget, profile
 from benchmarks.broker_rows import MANY, Row, Run, measure_once, rows_of
 from benchmarks.serving import broker_on, echo_in, measure_bare, wait_for_quiet
 
@@ -205,6 +205,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer jobs, each row once")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="rows, as in 'file-*-64'")
     parser.add_argument("--profile", metavar="ROW", help="print where the time of one row goes")
+    parser.add_argument("--budget", action="store_true", help="print what each part takes of a job")
     parser.add_argument("--dir", type=Path, default=Path("/var/tmp"), help="a folder on a disk")
     parser.add_argument(
         "--patience",
@@ -223,6 +224,9 @@ def main() -> None:
         folder = Path(name).resolve()
         if options.profile:
             profile(rows[names.index(options.profile)], folder)
+            return
+        if options.budget:
+            budget([rows[names.index(name)] for name in BUDGET], folder)
             return
         print(
             f"Python {platform.python_version()}, {os.cpu_count()} x {platform.machine()}, "
