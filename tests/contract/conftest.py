@@ -23,12 +23,13 @@ def brokers() -> Iterator[Brokers]:
 
 
 _ONE_MORE = {
-    *("direct-memory", "embedded-file", "remote-file"),
+    *("direct-memory", "embedded-file", "remote-file", "auto-file"),
     *("one-partition", "four-partitions", "four-direct", "four-remote"),
 }
 """Places of full runs only: the others have each way to commit and each store, if not each pair of
 them. What differs in ``remote-file`` from ``address-file`` is how the broker is found, which
-``tests/integration/test_brokers.py`` and ``tests/security`` do in every run."""
+``tests/integration/test_brokers.py`` and ``tests/security`` do in every run. In ``auto-file`` the
+broker is in the process of its client, as in ``tests/unit/client`` and ``tests/integration``."""
 
 
 def _places() -> list[pytest.ParameterSet]:
