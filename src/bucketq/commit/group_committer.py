@@ -50,6 +50,7 @@ from bucketq.model.operations import HISTORY_READS, Request
 from bucketq.model.side_objects import TRANSFERS
 from bucketq.model.state import State
 from bucketq.store.resolve_write import Verdict
+from bucketq.tracing import in_spans_of, outside_of_spans
 
 _log = logging.getLogger("bucketq")
 
@@ -137,14 +138,19 @@ class GroupCommitter:
         began_s = loop.time()
         document = await self._register.in_time(self._hooks.load(self._register), self._timeout_s)
         self.working.adopt(document, began_s)
+        with outside_of_spans():
+            self._start(loop, document.state)
+
+    def _start(self, loop: asyncio.AbstractEventLoop, state: State) -> None:
+        """Begin to commit, and all that is done beside it."""
         self._archiver.start(lambda: self.state)
         self._spiller.start(lambda: self.state)
         self._upkeep.start(lambda: self.state)
         self._history.start(lambda: self.state)
         self._schedules.start(lambda: self.state, leads=self._hooks.leads)
-        self._schedules.notice(document.state)
+        self._schedules.notice(state)
         self._expirer.start(lambda: self.state)
-        self._expirer.notice(document.state)
+        self._expirer.notice(state)
         self._task = loop.create_task(self._run())
         self._stalls.start()
 
@@ -302,7 +308,8 @@ class GroupCommitter:
         prepared = self._register.prepare(document)
         working.read(document)
         try:
-            settled = await self._register.commit(document, prepared)
+            with in_spans_of(working.backlog.traceparents()):
+                settled = await self._register.commit(document, prepared)
         except StoreRefusedError as error:
             await self._refuse_write(error)
             return

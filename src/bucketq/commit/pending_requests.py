@@ -19,6 +19,7 @@ from bucketq.model.history import is_asked
 from bucketq.model.numbered_batches import Publish, ReadBatch
 from bucketq.model.operations import CLAIMS, WAITING, Claim, List, Push, ReadSnapshot, Request
 from bucketq.model.transitions import Applied
+from bucketq.tracing import find_tracer
 
 MAX_PENDING = 20_000
 """As many as fit in one message of a client."""
@@ -169,6 +170,14 @@ class Backlog:
         for pending in self.in_flight:
             since = min(pending.since, version)
             pending.request = replace(pending.request, since=since)
+
+    def traceparents(self) -> list[str]:
+        """Return the spans of the pushes in flight, if this program traces."""
+        if find_tracer() is None:
+            return []
+        pushes = (each.request.operation for each in self.in_flight)
+        jobs = (push.jobs[0] for push in pushes if isinstance(push, Push) and push.jobs)
+        return [job.traceparent for job in jobs if job.traceparent is not None]
 
     def put_back(self) -> None:
         """Move what is in flight back into the batch, before what came later."""

@@ -1,33 +1,20 @@
-"""Traces of OpenTelemetry, if the program uses it: spans of pushes, and what jobs carry of them.
+"""Spans of pushes, if the program traces with OpenTelemetry, and what jobs carry of them.
 
-bucketq never imports OpenTelemetry first. A program that traces has imported it, so without it a
-push costs one more lookup in a dictionary, and nothing else.
+Without it a push costs one more lookup in a dictionary, and nothing else.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from bucketq.model.base import NewJob
+from bucketq.tracing import SYSTEM, find_tracer, is_imported, queue_name
 
 T = TypeVar("T")
-
-_API = "opentelemetry.trace"
-SYSTEM = "bucketq"
-_tracers: dict[int, tuple[Any, Any]] = {}
-"""The tracer of the provider that was used last, with that provider; making one takes longer than
-starting a span."""
-
-
-def is_imported() -> bool:
-    """Whether the program has imported OpenTelemetry."""
-    return _API in sys.modules
 
 
 def is_traced() -> bool:
@@ -35,26 +22,11 @@ def is_traced() -> bool:
     return is_imported() and (find_tracer() is not None or current_traceparent() is not None)
 
 
-def find_tracer() -> Any:
-    """Return a tracer, or None if the program has set no provider of them."""
-    if not is_imported():
-        return None
-    from opentelemetry import trace  # noqa: PLC0415 - imported already, perhaps by another thread
-
-    provider = trace.get_tracer_provider()
-    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-        return None
-    known = _tracers.get(0)
-    if known is None or known[0] is not provider:
-        known = _tracers[0] = (provider, provider.get_tracer(SYSTEM))
-    return known[1]
-
-
 def current_traceparent() -> str | None:
     """Return the current span as W3C Trace Context writes it; None if there is none."""
     if not is_imported():
         return None
-    from opentelemetry import trace  # noqa: PLC0415 - as above
+    from opentelemetry import trace  # noqa: PLC0415 - imported by the program already
 
     return _traceparent(trace.get_current_span().get_span_context())
 
@@ -63,12 +35,6 @@ def _traceparent(span: Any) -> str | None:
     if not span.is_valid:
         return None
     return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags & 0xFF:02x}"
-
-
-def queue_name(where: str) -> str:
-    """Return an address without its options, as spans name the queue."""
-    parts = urlsplit(where)
-    return parts._replace(query="", fragment="").geturl() if parts.scheme else where
 
 
 @contextmanager

@@ -51,6 +51,7 @@ from bucketq.store.base import (
 )
 from bucketq.store.cloud_answers import WEB_PAGE, HttpAnswer, Question, judge, read_error
 from bucketq.store.cloud_options import CloudAddress, check_key, read_address
+from bucketq.tracing import storage_span
 
 T = TypeVar("T")
 
@@ -122,9 +123,8 @@ class CloudStore:
             is_aws and not address.bucket.endswith("--x-s3")
         )
         self._client = _make_client(address, credential_provider)
-        self._profile: ProfileCredentials | None = None
-        if isinstance(credential_provider, ProfileCredentials):
-            self._profile = credential_provider
+        given = credential_provider
+        self._profile = given if isinstance(given, ProfileCredentials) else None
         self._closed = False
         # When a listing last showed that this is a store.
         self._store_seen_s = -math.inf
@@ -301,7 +301,7 @@ class CloudStore:
             check_key(key)
         limit_s = self._address.timeout_s + size_bytes / _SLOWEST_BYTES_PER_S
         try:
-            with _exit:
+            with _exit, storage_span(verb, self.url, key, expected=NotModifiedError):
                 async with asyncio.timeout(limit_s):
                     return await call(self._folder + key)
         except NotModifiedError:

@@ -46,6 +46,7 @@ from bucketq.store.base import (
     too_short,
 )
 from bucketq.store.directories import LOCK_NAME, HeldError, UnsyncedError
+from bucketq.tracing import storage_span
 
 _T = TypeVar("_T")
 _Entries = list[str | ObjectInfo]
@@ -250,8 +251,10 @@ class LocalStore:
             raise ClosedError(f"the store {self.url} is closed; open it again")
         self._demand_synced()
         watched = partial(self._watch, path, work)
+        loop = asyncio.get_running_loop()
         try:
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, watched)
+            with storage_span(verb, self.url, path.name):
+                result = await loop.run_in_executor(self._threads, watched)
         except asyncio.CancelledError:
             if given_up is not None:
                 given_up.set()

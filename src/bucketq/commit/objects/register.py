@@ -51,6 +51,7 @@ from bucketq.store.base import (
     StoredObject,
 )
 from bucketq.store.resolve_write import Verdict, write_until_certain
+from bucketq.tracing import commit_span
 
 _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024
@@ -282,7 +283,10 @@ class Register:
             return judge_commit(found.state, prepared.version, prepared.commit)
 
         try:
-            outcome = await write_until_certain(send, read_back, judge, self._backoff)
+            with commit_span(self.where, prepared.version, len(prepared.body)) as span:
+                outcome = await write_until_certain(send, read_back, judge, self._backoff)
+                if span is not None:
+                    span.set_attribute("bucketq.commit.verdict", outcome.verdict.value)
         finally:
             self.stalled.clear()
         return Settled(outcome.verdict, outcome.found or document)

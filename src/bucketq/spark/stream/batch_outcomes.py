@@ -18,6 +18,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model.numbered_batches import SettledJob
 from bucketq.queue import payload as payloads
 from bucketq.spark.queue_access import QueueAccess
+from bucketq.tracing import batch_span
 from bucketq.worker.failure import describe
 from bucketq.worker.handler_exceptions import GiveUp
 
@@ -71,6 +72,10 @@ def for_each_batch(
     """
     access = None if url is None else QueueAccess(url, timeout_s, token)
 
+    def run(batch: StreamBatch) -> None:
+        with batch_span(batch.consumer, batch.number):
+            function(batch)
+
     def call(frame: DataFrame, number: int) -> None:
         del number
         missing = [name for name in _COLUMNS if name not in frame.columns]
@@ -82,7 +87,7 @@ def for_each_batch(
             raise InvalidRequestError(message)
         first = frame.select(*_COLUMNS).head()
         if first is not None:
-            function(StreamBatch(frame, first["consumer"], first["consumer_batch"], access))
+            run(StreamBatch(frame, first["consumer"], first["consumer_batch"], access))
         elif access is not None and consumer is not None:
             with access.open() as queue:
                 numbers = {each.name: each.batch for each in queue.consumers()}
@@ -90,7 +95,7 @@ def for_each_batch(
                 message = f"no consumer {consumer!r} in the queue; there are: {', '.join(numbers)}"
                 raise InvalidRequestError(message)
             # It is the last one that was claimed: the next is claimed when this one is over.
-            function(StreamBatch(frame, consumer, numbers[consumer], access))
+            run(StreamBatch(frame, consumer, numbers[consumer], access))
 
     return call
 

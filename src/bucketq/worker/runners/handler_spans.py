@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bucketq.model.records import JobRecord
-from bucketq.queue.trace_context import SYSTEM, find_tracer, is_imported, queue_name
+from bucketq.tracing import SYSTEM, find_tracer, is_imported, origin_of, queue_name
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import Snooze
 from bucketq.worker.middleware import Middleware
@@ -39,7 +39,7 @@ def _handler_span(queue: str, context: Context) -> Iterator[None]:
     from opentelemetry import trace  # noqa: PLC0415
 
     job = context.job.record
-    origin = _origin(job.traceparent)
+    origin = origin_of(job.traceparent)
     # A job that was not traced begins a trace, whatever the worker was started in.
     parent = contexts.Context()
     if origin is not None:
@@ -61,23 +61,6 @@ def _handler_span(queue: str, context: Context) -> Iterator[None]:
         except BaseException as error:
             _record(span, error)
             raise
-
-
-def _origin(traceparent: str | None) -> Any:
-    """Return the span that a job was pushed in; None if it carries none that can be read."""
-    from opentelemetry import trace  # noqa: PLC0415 - imported by the program already
-
-    try:
-        _, trace_id, span_id, flags = (traceparent or "").split("-")
-        origin = trace.SpanContext(
-            int(trace_id, 16),
-            int(span_id, 16),
-            is_remote=True,
-            trace_flags=trace.TraceFlags(int(flags, 16)),
-        )
-    except ValueError:
-        return None
-    return origin if origin.is_valid else None
 
 
 def _attributes(job: JobRecord, queue: str) -> dict[str, str | int]:
