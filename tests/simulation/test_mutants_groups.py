@@ -21,7 +21,7 @@ from tests.simulation.test_mutants import expect
 Patch = pytest.MonkeyPatch
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("deep", [pytest.param(False, marks=pytest.mark.full), True])
 def test_groups_take_turns_within_their_limits_under_every_fault(deep: bool) -> None:
     assert simulate(2, scenario="groups", deep=deep).commits > 0
 

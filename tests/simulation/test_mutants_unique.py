@@ -17,7 +17,7 @@ from tests.simulation.test_mutants import expect
 Patch = pytest.MonkeyPatch
 
 
-@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("deep", [pytest.param(False, marks=pytest.mark.full), True])
 def test_unique_names_hold_under_every_fault(deep: bool) -> None:
     assert simulate(5, scenario="unique", deep=deep).commits > 0
 

@@ -146,7 +146,10 @@ and jobs are run."""
 
 def fair() -> list[pytest.ParameterSet]:
     """Return each fault schedule with a world, and for full runs with each group."""
-    quick = [pytest.param(faults, (seed,)) for faults, seed in _QUICK_FAIR_SEEDS.items()]
+    quick = [
+        pytest.param(faults, (seed,), marks=pytest.mark.full if faults == "nothing" else [])
+        for faults, seed in _QUICK_FAIR_SEEDS.items()
+    ]
     groups = [
         pytest.param(faults, seeds, marks=pytest.mark.full)
         for faults in FAULT_SCHEDULES[1:]

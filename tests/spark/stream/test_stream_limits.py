@@ -18,6 +18,7 @@ LARGE = 2_000
 """How many letters the payload of the large job has."""
 
 
+@pytest.mark.full  # `unit/spark` and `contract` have both parts of it in every run.
 def test_batches_end_before_they_have_too_many_bytes_and_a_listener_counts_them(
     spark: SparkSession, file_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

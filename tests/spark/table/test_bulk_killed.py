@@ -109,6 +109,7 @@ async def reserved_segments(url: str) -> list[str]:
         await location.store.close()
 
 
+@pytest.mark.full  # `test_stream_killed` kills a JVM in every run.
 def test_a_write_whose_jvm_is_killed_is_repeated_to_the_same_effect(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
