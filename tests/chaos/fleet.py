@@ -27,6 +27,12 @@ from tests.servers.server import ENVIRON
 BUCKETQ = [sys.executable, "-m", "bucketq.cli"]
 _MARK = "BUCKETQ_TEST_RUN"
 _COMPLAINTS = ".stderr"
+_ORPHAN = re.compile(
+    r"Traceback \(most recent call last\):\n"
+    r"(?:  .*\n)*?  File .*, in spawn_main\n(?:  .*\n)*"
+    r"(?:EOFError: Ran out of input|_pickle\.UnpicklingError: pickle data was truncated)\n"
+)
+"""What Python says in a process that a worker was just starting when it was killed."""
 _SERVING = re.compile(r"serving .* at (\S+)")
 _LEADING = re.compile(r"leading in epoch (\d+)")
 
@@ -119,6 +125,7 @@ class ClientProcess:
         self.number = number
         self.diary = diary
         self.is_stopped = False
+        self.is_killed = False
         self._is_gone = False
         # It is nobody's child here, so its id may become another's when it has ended; this not.
         self._handle = None
@@ -135,6 +142,7 @@ class ClientProcess:
         if self._is_gone:
             return
         self.is_stopped = how is signal.SIGSTOP or (how is None and self.is_stopped)
+        self.is_killed = self.is_killed or how is signal.SIGKILL
         try:
             if sys.platform != "linux":
                 os.kill(self.pid, how or 0)
@@ -228,6 +236,10 @@ class Fleet:
     def complaints(self) -> str:
         """What the clients said on stderr, where a library has no business."""
         said = {path: path.read_text("utf-8", "replace") for path in self._complaints()}
+        for client in self.clients:
+            path = client.diary.with_name(client.diary.name + _COMPLAINTS)
+            if client.is_killed and path in said:
+                said[path] = _ORPHAN.sub("", said[path])
         return "\n".join(f"{path.stem}: {text}" for path, text in said.items() if text)
 
     def _complaints(self) -> list[Path]:

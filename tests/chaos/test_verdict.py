@@ -11,6 +11,7 @@ import pytest
 from tests.chaos import memory as memories
 from tests.chaos.attempts import Attempts
 from tests.chaos.diary import Diary, read_diary
+from tests.chaos.fleet import ClientProcess, Fleet
 from tests.chaos.verdict import Diaries, Found
 
 
@@ -114,3 +115,27 @@ def test_a_line_that_its_writer_did_not_finish_was_not_said(tmp_path: Path) -> N
     with (tmp_path / "diary").open("a") as file:
         file.write('{"what": "half')
     assert [line["what"] for line in read_diary(tmp_path / "diary")] == ["said"]
+
+
+ORPHAN = """Traceback (most recent call last):
+  File "<string>", line 1, in <module>
+  File "/usr/lib/python3.11/multiprocessing/spawn.py", line 122, in spawn_main
+    exitcode = _main(fd, parent_sentinel)
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^
+EOFError: Ran out of input
+"""
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_only_a_killed_worker_leaves_a_process_half_started(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
+    fleet = Fleet(tmp_path)
+    client = ClientProcess(os.getpid(), 7, tmp_path / "client-7-0")
+    client.is_killed = is_killed
+    fleet.clients.append(client)
+    said = tmp_path / "client-7-0.stderr"
+    said.write_text(ORPHAN)
+    assert bool(fleet.complaints()) is not is_killed
+    said.write_text(f"{ORPHAN}something else\n")
+    assert "something else" in fleet.complaints()
