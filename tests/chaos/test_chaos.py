@@ -50,9 +50,8 @@ async def check(folder: Path, server: Server | None, cast: Cast) -> None:
     pytest.fail(f"too little was done to show anything: {hint}")
 
 
-@pytest.mark.parametrize(
-    "measure", [with_a_standby, pytest.param(without_a_standby, marks=pytest.mark.full)]
-)
+@pytest.mark.full  # Takeovers are in every run of `test_brokers`.
+@pytest.mark.parametrize("measure", [with_a_standby, without_a_standby])
 def test_another_broker_answers_soon_after_the_leader_was_killed(
     folder: Path, measure: Callable[[Path, int, int], list[float]]
 ) -> None:
