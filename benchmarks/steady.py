@@ -2,13 +2,15 @@
 
 Run it with ``python benchmarks/steady.py`` (ten minutes) or ``--seconds 120``. Finished jobs leave
 for the archive while new ones arrive. If archiving falls behind, they accumulate in the object,
-which every commit writes again, and the rate falls. It prints the rate and the size of the object
-for each window, and beside it the rate of queues that were just created, measured in turns with the
-load: if both fall, the machine has become slower and not the queue. The exit code is 1 if the last
-window is more than a tenth slower than the second, the first one in which jobs have left, both by
-itself and beside the new queues.
+which every commit writes again, and the rate falls. It prints the rate, the size of the object and
+the memory of the process for each window, and beside it the rate of queues that were just created,
+measured in turns with the load: if both fall, the machine has become slower and not the queue. The
+exit code is 1 if the last window is more than a tenth slower than the second, the first one in
+which jobs have left, both by itself and beside the new queues.
 
-``--callers 64 --batch 1`` measures single calls instead of batches.
+``--callers 64 --batch 1`` measures single calls instead of batches. ``--jobs 10000000`` ends a
+window after a tenth of so many jobs instead of after a time: whether memory grows with the jobs
+that have passed.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.core import resident_bytes
+
 import bucketq
 from bucketq.queue.queue import Queue
 
@@ -35,7 +41,7 @@ NEW_SHARE = 0.2
 """How much of the time new queues get: enough for a rate that can be compared."""
 PAYLOAD = {"text": "x" * 89}
 """A hundred bytes of JSON."""
-_LINE = "{:>8} {:>10} {:>12} {:>10} {:>12} {:>12} {:>10}"
+_LINE = "{:>8} {:>12} {:>10} {:>12} {:>10} {:>12} {:>12} {:>10} {:>6}"
 
 
 class Load:
@@ -87,6 +93,7 @@ class Window(NamedTuple):
     new_rate: float
     sizes: list[int]
     finished: int
+    memory: int
 
 
 async def work_on_new(options: argparse.Namespace, seconds: float) -> float:
@@ -100,10 +107,10 @@ async def work_on_new(options: argparse.Namespace, seconds: float) -> float:
 
 
 async def measure_window(queue: Queue[Any], load: Load, options: argparse.Namespace) -> Window:
-    """Let the load and new queues work in turns."""
+    """Let the load and new queues work in turns, for a time or a number of jobs."""
     slice_s = options.seconds / WINDOWS / SLICES
     cycles, busy_s, cpu_s, new_rates, sizes = 0, 0.0, 0.0, list[float](), list[int]()
-    for _ in range(SLICES):
+    while cycles < options.jobs / WINDOWS if options.jobs else len(sizes) < SLICES:
         before, start_cpu = load.cycles, process_time()
         busy_s += await load.work(slice_s * (1 - NEW_SHARE))
         cycles += load.cycles - before
@@ -112,15 +119,17 @@ async def measure_window(queue: Queue[Any], load: Load, options: argparse.Namesp
         sizes.append(stats.bytes // 1024)
         new_rates.append(await work_on_new(options, max(slice_s * NEW_SHARE, 0.5)))
     new_rate = sum(new_rates) / len(new_rates)
-    return Window(cycles / busy_s, cycles / cpu_s, new_rate, sizes, stats.total("done"))
+    finished = stats.total("done")
+    rates = cycles / busy_s, cycles / cpu_s, new_rate
+    return Window(*rates, sizes, finished, resident_bytes() >> 20)
 
 
 async def measure(queue: Queue[Any], options: argparse.Namespace) -> list[Window]:
     """Print a line for each window, and return what was measured."""
     load = Load(queue, options)
     windows = list[Window]()
-    titles = ("seconds", "cycles/s", "per CPU-s", "new queue", "object KiB", "most KiB", "finished")
-    print(_LINE.format(*titles), flush=True)
+    titles = ("seconds", "jobs", "jobs/s", "per CPU-s", "new queue", "object KiB", "most KiB")
+    print(_LINE.format(*titles, "finished", "MiB"), flush=True)
     began = perf_counter()
     try:
         for _ in range(WINDOWS):
@@ -128,12 +137,14 @@ async def measure(queue: Queue[Any], options: argparse.Namespace) -> list[Window
             windows.append(window)
             figures = [
                 perf_counter() - began,
+                load.cycles,
                 window.rate,
                 window.cpu_rate,
                 window.new_rate,
                 sum(window.sizes) // len(window.sizes),
                 max(window.sizes),
                 window.finished,
+                window.memory,
             ]
             print(_LINE.format(*(f"{figure:,.0f}" for figure in figures)), flush=True)
     finally:
@@ -154,6 +165,7 @@ async def main() -> int:
     """Measure, and report whether the rate was kept."""
     parser = argparse.ArgumentParser(description="Measure a queue under a steady load.")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long it runs")
+    parser.add_argument("--jobs", type=int, default=0, help="how many jobs pass; 0: by the time")
     parser.add_argument("--callers", type=int, default=1, help="how many call at once")
     parser.add_argument("--batch", type=int, default=100, help="how many jobs go in one call")
     parser.add_argument("--memory", action="store_true", help="in memory instead of on a disk")
@@ -166,6 +178,7 @@ async def main() -> int:
     machine = last.new_rate / second.new_rate
     print(f"the last window has {kept:.0%} of the rate of the second; new queues {machine:.0%}")
     print(f"beside new queues, the queue has kept {kept / machine:.0%} of its rate")
+    print(f"memory from the second window to the last: {second.memory} to {last.memory} MiB")
     return 0 if max(kept, kept / machine) >= 1 - TOLERANCE else 1
 
 
