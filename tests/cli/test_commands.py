@@ -112,6 +112,8 @@ def test_stats_are_printed_as_text_and_as_json(console: Console) -> None:
     text = console.ok("stats", "URL").out
     assert "k  (paused)" in text
     assert "oldest queued job" in text
+    console.ok("pause", "URL", "later")
+    assert "later  (paused)" in console.ok("stats", "URL").out, "it has no jobs yet"
     console.ok("pause", "URL")
     assert "paused: no jobs" in console.ok("stats", "URL").out
 
@@ -207,6 +209,10 @@ def test_config_shows_and_changes_settings(console: Console) -> None:
     text = console.ok("config", "URL", "heartbeat_s=9", 'backoff={"base_s": 4}').out
     assert [line.split()[0] for line in text.splitlines()] == ["SETTING", "heartbeat_s", "backoff"]
     assert console.ok("config", "URL", "--json").json["backoff"]["base_s"] == 4
+    rows = [line.split() for line in console.ok("config", "URL").out.splitlines()]
+    changed = [row[0] for row in rows if len(row) == 3 and row[0] != "SETTING"]
+    assert changed == ["lease_s", "heartbeat_s", "backoff"], "compared with a new queue"
+    assert ["dead_retention_s", "1209600"] in rows
     for bad in ("nonsense", "lease_s=", "lease_s=0", "leese_s=1", "lease_s=many"):
         assert console.run("config", "URL", bad).code == 2, bad
 

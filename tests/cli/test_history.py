@@ -92,6 +92,8 @@ def test_diff_lists_what_changed(console: Console, url: str) -> None:
 
 
 def test_purge_deletes_what_is_older(console: Console, url: str, tmp_path: Path) -> None:
+    out = console.ok("history", "purge", url, "--before", "30d").out
+    assert "begins with version" in out, "it has nothing that old"
     claimed = versions_of(console, url)["claim"]
     out = console.ok("history", "purge", url, "--before", str(claimed)).out
     assert f"begins with version {claimed}" in out

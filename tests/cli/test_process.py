@@ -141,6 +141,15 @@ def test_a_reader_may_close_the_pipe_early(console: Console) -> None:
     assert process.returncode == 141
 
 
+def test_an_output_on_a_full_disk_is_reported(console: Console) -> None:
+    console.ok("push", "URL", "k", "1")
+    with Path("/dev/full").open("w") as full:
+        process = console.start("export", "URL", stdout=full.fileno())
+        _, said = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert b"cannot write the output: No space left on device" in said
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_read_permission_is_rejected(console: Console) -> None:
     secret = console.folder / "secret.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import inspect
 import os
 import sys
@@ -16,6 +17,8 @@ from bucketq.cli.terminal import exit_codes
 from bucketq.cli.terminal.log import choose_format
 from bucketq.cli.terminal.output import Output, flush_each_line
 from bucketq.errors import BucketQError, NotDurableError, UnavailableError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def run_command(
@@ -41,14 +44,22 @@ def run_command(
     except Exception as error:  # noqa: BLE001 - the last place that can report it
         if out.debug:
             traceback.print_exc()
-        text = f"unexpected {type(error).__name__}: {error}; --debug shows where"
-        out.error(text, exit_code=exit_codes.UNEXPECTED)
+        out.error(_describe(error), exit_code=exit_codes.UNEXPECTED)
+        _silence_closed_streams()
         return exit_codes.UNEXPECTED
     return int(result or 0)
 
 
+def _describe(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        # Those of the storage are errors of their own.
+        name = error.filename or "the output"
+        return f"cannot write {name}: {error.strerror}; free some space on its filesystem"
+    return f"unexpected {type(error).__name__}: {error}; --debug shows where"
+
+
 def _silence_closed_streams() -> None:
-    """Discard the rest of the output if its reader is gone, or Python would report that at exit."""
+    """Discard output that cannot be written any more, or Python would report that at exit."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

@@ -76,9 +76,11 @@ def _note_history(found: HistoryCheck | None, checks: StoreChecks) -> None:
         )
         checks.note("history", "fail", text)
     if not found.problems:
+        versions = f"versions {found.since:,} to {found.version:,}"
+        if found.since > found.version:
+            versions = f"it begins with version {found.since:,}, the next one;"
         text = (
-            f"versions {found.since:,} to {found.version:,} and "
-            f"{counted(found.copies, 'copy', 'copies')} can be read "
+            f"{versions} and {counted(found.copies, 'copy', 'copies')} can be read "
             f"({counted(found.objects, 'object')}, {size(found.size_bytes)})"
         )
         checks.note("history", "ok", text)

@@ -686,8 +686,9 @@ class BlockingQueue(Generic[T]):
     def forget_history(self, before: int | datetime) -> int:
         """Delete what the history has of versions before this one, or of times before this.
 
-        Returns the first version that is left. What was forgotten is deleted from the storage by
-        the processes that keep the queue open, or by ``bucketq gc``.
+        Returns the first version that is left; if all of them are later, nothing is deleted. What
+        was forgotten is deleted from the storage by the processes that keep the queue open, or by
+        ``bucketq gc``.
         """
         return self._call(self._queue.forget_history, before)
 

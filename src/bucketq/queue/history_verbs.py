@@ -106,12 +106,16 @@ class HistoryVerbs:
     async def forget_history(self, before: int | datetime) -> int:
         """Delete what the history has of versions before this one, or of times before this.
 
-        Returns the first version that is left. What was forgotten is deleted from the storage by
-        the processes that keep the queue open, or by ``bucketq gc``.
+        Returns the first version that is left; if all of them are later, nothing is deleted. What
+        was forgotten is deleted from the storage by the processes that keep the queue open, or by
+        ``bucketq gc``.
         """
         self._sender.check_open()
         if isinstance(before, datetime):
-            before = await self.version_at(before) + 1
+            try:
+                before = await self.version_at(before) + 1
+            except HistoryGapError:
+                return (await self.history_range()).first
         check.whole_number(before, "before", 0)
         return cast("int", await self._sender.send(ForgetHistory(before=before, is_asked=True)))
 

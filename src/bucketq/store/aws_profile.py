@@ -41,16 +41,34 @@ _SIGN_IN = frozenset({"SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRe
 
 
 def find_profile(environ: Mapping[str, str]) -> str | None:
-    """Return the name of the profile that gives the credentials; None if something else does."""
+    """Return the name of the profile that gives the credentials; None if something else does.
+
+    Raises:
+        InvalidRequestError: The token of a web identity cannot be read. The client would retry.
+    """
     if environ.get("AWS_ACCESS_KEY_ID"):
         return None
     # In the order of botocore.
     named = environ.get("AWS_DEFAULT_PROFILE") or environ.get("AWS_PROFILE")
     if named:
         return named
+    if environ.get("AWS_ROLE_ARN"):
+        _check_token(environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"))
     if any(environ.get(name) for name in _OTHERS):
         return None
     return "default" if _has_default(environ) else None
+
+
+def _check_token(path: str | None) -> None:
+    """Check that a web identity has a token, which it names by the path of a file."""
+    try:
+        if path:
+            Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidRequestError(
+            f"AWS_WEB_IDENTITY_TOKEN_FILE names {path}, which cannot be read "
+            f"({error.strerror}): check that the token of the service account is mounted there"
+        ) from error
 
 
 def _has_default(environ: Mapping[str, str]) -> bool:

@@ -93,6 +93,7 @@ async def test_pauses_and_settings_are_events_of_the_queue(queue: Queue[Any]) ->
     found = await events(queue)
     assert [event.event for event in found] == ["paused", "resumed", "configured"]
     assert {event.job for event in found} == {""}
+    assert [event.paused for event in found] == [("email",), (), None]
 
 
 def test_several_requests_of_one_version_are_events_in_their_order() -> None:

@@ -186,6 +186,16 @@ async def test_a_web_identity_is_used(
     assert cloud.signers == ["FROM-WEB"]
 
 
+async def test_a_token_of_a_web_identity_that_is_missing_is_named(
+    cloud: Cloud, machine: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    machine.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/queue")
+    error = await failure(cloud)
+    assert isinstance(error, InvalidRequestError)
+    assert f"{tmp_path}/token, which cannot be read" in str(error)
+
+
 def profiles(folder: Path) -> None:
     """Write profiles of every sort."""
     found = {"Version": 1, "AccessKeyId": "FROM-PROCESS", "SecretAccessKey": "s"}

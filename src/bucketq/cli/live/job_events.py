@@ -57,6 +57,8 @@ class JobEvent(Struct, kw_only=True, omit_defaults=True):
     error: str = ""
     by: str = ""
     """Who sent the request, if that is known."""
+    paused: tuple[str, ...] | None = None
+    """Of ``paused`` and ``resumed``: the kinds that are paused since; ``*`` means all."""
 
 
 def events_of(change: Change) -> Iterator[JobEvent]:
@@ -66,7 +68,11 @@ def events_of(change: Change) -> Iterator[JobEvent]:
     seen = set[str]()
     for request in change.requests:
         if request.verb in _QUEUE_EVENTS:
-            yield _event(change, request, _QUEUE_EVENTS[request.verb])
+            event = _event(change, request, _QUEUE_EVENTS[request.verb])
+            if "paused" in change.head and request.verb != "configure":
+                head = change.head
+                event.paused = ("*",) if head["paused"] else tuple(head["paused_kinds"])
+            yield event
         for name in request.jobs:
             left[name] -= 1
             job = jobs.get(name)

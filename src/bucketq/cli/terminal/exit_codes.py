@@ -31,7 +31,7 @@ MEANING = {
     OK: "done",
     UNEXPECTED: "unexpected error; `doctor` found a fault",
     USAGE: "usage error: the command or a value in it is invalid",
-    NOTHING: "no such queue, job, token, consumer, schedule, batch; nothing to claim; job not over",
+    NOTHING: "no such queue, job, token, worker, batch, ...; nothing to claim; job not over",
     REJECTED: "rejected: lease lost, queue full, no permission, the job failed, ...",
     UNAVAILABLE: "the outcome is unknown; retry with --request if one is shown",
     CORRUPT: "the object, or the disk under it, is damaged",

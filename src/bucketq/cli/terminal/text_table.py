@@ -27,7 +27,8 @@ class Column:
     """A column of a table, and how it adapts to a narrow terminal.
 
     A flexible column is truncated, one that wraps takes several lines, and one with a ``drop`` is
-    left out, the highest first. Any other keeps its width.
+    left out, the highest first. Any other keeps its width. ``usual`` is how wide the cells of later
+    pages may be, so that a list that is written line by line stays aligned.
     """
 
     title: str
@@ -35,6 +36,7 @@ class Column:
     right: bool = False
     wraps: bool = False
     drop: int = 0
+    usual: int = 0
 
     @property
     def narrowest(self) -> int:
@@ -53,7 +55,7 @@ class TextTable:
         self._places = list(range(len(columns)))
         """Which cells of a row are shown."""
         self._show = show
-        self._widths = [len(column.title) for column in columns]
+        self._widths = [max(len(column.title), column.usual) for column in columns]
         self._has_header = False
         self._is_terminal = sys.stdout.isatty()
 

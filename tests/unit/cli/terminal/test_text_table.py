@@ -108,3 +108,13 @@ def test_six_thousand_rows_cost_little(capsys: pytest.CaptureFixture[str]) -> No
         table.write([ROW] * 1000)
     assert time.process_time() - began_s < 1.5, "0.1 s on a machine at rest"
     assert len(capsys.readouterr().out.splitlines()) == 6001
+
+
+def test_a_list_that_is_written_line_by_line_stays_aligned(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = TextTable([Column("EVENT", usual=10), Column("KIND")], str)
+    for event in ("paused", "cancelling"):
+        table.write([(event, "email")])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.index("email") for line in lines[1:]] == [lines[0].index("KIND")] * 2

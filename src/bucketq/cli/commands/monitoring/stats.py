@@ -83,7 +83,10 @@ def _line(found: Stats) -> str:
     counts = "  ".join(f"{status} {found.total(status):,}" for status in STATUSES)
     oldest = found.oldest_queued_s
     age = "" if oldest is None else f"  oldest {duration(max(0.0, oldest))}"
-    return f"{moment(now())}  {counts}{age}" + ("  paused" if found.paused else "")
+    paused = "  paused" if found.paused else ""
+    if found.paused_kinds and not found.paused:
+        paused = f"  paused: {', '.join(found.paused_kinds)}"
+    return f"{moment(now())}  {counts}{age}{paused}"
 
 
 def _print(out: Output, found: Stats) -> None:
@@ -91,8 +94,8 @@ def _print(out: Output, found: Stats) -> None:
     totals = {status: found.total(status) for status in STATUSES}
     rows: list[list[object]] = [
         [kind + ("  (paused)" if kind in found.paused_kinds else "")]
-        + [by_status.get(status, 0) for status in STATUSES]
-        for kind, by_status in found.counts.items()
+        + [found.counts.get(kind, {}).get(status, 0) for status in STATUSES]
+        for kind in dict.fromkeys((*found.counts, *found.paused_kinds))
     ]
     rows.append(["all", *totals.values()])
     out.table([Column("KIND"), *(Column(status.upper(), right=True) for status in STATUSES)], rows)

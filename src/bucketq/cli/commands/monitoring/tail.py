@@ -13,13 +13,14 @@ from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.output_pipe import while_read
 from bucketq.cli.terminal.text_table import Column
 from bucketq.errors import HistoryGapError, UnavailableError
+from bucketq.model.job_ids import ID_LENGTH
 from bucketq.queue.queue import Queue
 
 _COLUMNS = (
     Column("AT"),
-    Column("EVENT"),
-    Column("KIND"),
-    Column("JOB"),
+    Column("EVENT", usual=10),
+    Column("KIND", usual=10),
+    Column("JOB", usual=ID_LENGTH),
     Column("ABOUT", flexible=True),
 )
 
@@ -98,6 +99,9 @@ def _cells(event: JobEvent) -> list[object]:
         about += f", {event.worker}" if about else event.worker
     if event.error:
         about += f": {event.error}"
-    if not about and event.by:
+    if event.paused is not None:
+        names = "everything" if event.paused == ("*",) else ", ".join(event.paused)
+        about = f"paused now: {names or 'nothing'}" + (f"; by {event.by}" if event.by else "")
+    elif not about and event.by:
         about = f"by {event.by}"
     return [event.at, event.event, event.kind or "-", event.job or "-", about]

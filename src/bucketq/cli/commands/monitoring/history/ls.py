@@ -12,15 +12,16 @@ from bucketq.cli.past_versions import parse_version_or_time
 from bucketq.cli.terminal.output import Output
 from bucketq.cli.terminal.text_table import Column
 from bucketq.errors import HistoryGapError
+from bucketq.model.job_ids import ID_LENGTH
 from bucketq.queue.change import Change
 from bucketq.queue.queue import Queue
 
 _COLUMNS = (
     Column("VERSION", right=True),
     Column("AT"),
-    Column("REQUEST"),
+    Column("REQUEST", usual=14),
     Column("JOBS", right=True, drop=2),
-    Column("FIRST JOB", drop=3),
+    Column("FIRST JOB", drop=3, usual=ID_LENGTH),
     Column("BY", flexible=True, drop=1),
 )
 
