@@ -40,7 +40,8 @@ import bucketq
 PROCESS = Path(__file__).with_name("worker_process.py")
 PAYLOAD = {"text": "x" * 89}
 """A hundred bytes of JSON."""
-JOBS = 40_000
+JOBS = 120_000
+"""Four workers have them for seven seconds or more."""
 PUSHES = 200
 REPEATS = 3
 PUSH_BATCH = 10_000

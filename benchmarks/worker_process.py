@@ -6,8 +6,8 @@
     worker_process.py bare URL BATCH           claims and completes, BATCH jobs a call
     worker_process.py wait URL                 runs an idle worker, and reports when jobs begin
 
-It prints ``ready``, waits for a line on standard input, works until the queue is empty (``wait``:
-until standard input ends), and prints its result as JSON.
+It imports what it needs, prints ``ready``, waits for a line on standard input, works until the
+queue is empty (``wait``: until standard input ends), and prints its result as JSON.
 """
 
 from __future__ import annotations
@@ -61,8 +61,16 @@ async def wait(url: str) -> dict[str, object]:
     return {"late_s": late_s}
 
 
+async def warm_up(url: str) -> None:
+    """Import what a connection needs, which takes longer than a thousand jobs."""
+    async with connect(url) as queue:
+        await queue.stats()
+
+
 def main(what: str, url: str, *more: str) -> None:
     """Run one of them."""
+    asyncio.run(warm_up(url))
+    bucketq.Worker(url)
     print("ready", flush=True)
     if what != "wait":
         sys.stdin.readline()
