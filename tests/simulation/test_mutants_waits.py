@@ -28,8 +28,9 @@ from tests.simulation.test_mutants import expect
 Patch = pytest.MonkeyPatch
 
 
-def test_waits_are_answered_truly_under_every_fault() -> None:
-    assert simulate(3, scenario="waits").commits > 0
+@pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.full)])
+def test_waits_are_answered_truly_under_every_fault(seed: int) -> None:
+    assert simulate(seed, scenario="waits").commits > 0
 
 
 def test_a_result_that_is_shown_before_its_commit_is_noticed(monkeypatch: Patch) -> None:
