@@ -339,6 +339,7 @@ def test_a_killed_broker_is_reported_and_its_return_too(
         with served_page({"jobs": f"bucketq://127.0.0.1:{port}/jobs"}) as page:
             show(browser, page, "")
             browser.until_text("greet", "main")
+            browser.until_text("0 requests for the object failed", "main")
             os.kill(broker.pid, signal.SIGKILL)
             broker.wait()
             browser.until_text("The queue does not answer", "#trouble", timeout_s=90)
@@ -348,6 +349,10 @@ def test_a_killed_broker_is_reported_and_its_return_too(
             with bucketq.connect_sync(url) as queue:
                 queue.push("later", 1)
             browser.until_text("later", "main", timeout_s=90)
+            browser.until_text("1 in the time shown, 2 ever", "main")
+            with bucketq.connect_sync(f"bucketq://127.0.0.1:{port}/jobs") as queue:
+                queue.push("measured", 1)
+            browser.until_text("1 request, p99 ", "main")
             browser.until_text("live", "#live")
             assert browser.run("return document.getElementById('trouble').hidden")
         browser.until_text("No connection to the dashboard", "#trouble", timeout_s=60)

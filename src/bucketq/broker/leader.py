@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.broker.broker_connection import RemoteRequest
 from bucketq.broker.broker_observer import BrokerObserver
+from bucketq.broker.commit_meter import CommitMeter
 from bucketq.broker.heard_workers import HeardWorkers
 from bucketq.broker.lease_expiry import LeaseExpiry
 from bucketq.broker.takeover import DeposedError, Identity, check_leads, elect
@@ -44,12 +45,14 @@ from bucketq.model.operations import (
     Retire,
 )
 from bucketq.model.oversight.announcements import check_announcement, not_found
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import JobRecord, Progress
 from bucketq.model.results import JobEnd, Wait, news_of
 from bucketq.model.state import Change, State
 from bucketq.model.transitions import Applied, apply
 from bucketq.model.worker_records import Announce, DrainWorker, ReadWorkers, merged
 from bucketq.store.base import LockHeldError
+from bucketq.store.resolve_write import Verdict
 
 PROOF_S = 2.0
 """How old a proof of leadership may be for an answer from memory."""
@@ -89,7 +92,8 @@ class Leader:
         self.where = register.where
         self._register = register
         self._identity = identity
-        self._hooks = _LeaderHooks(clock, identity, after, observer)
+        meter = CommitMeter(register)
+        self._hooks = _LeaderHooks(clock, identity, after, observer, meter)
         self.committer = GroupCommitter(
             register, clock, timeout_s=timeout_s, archive=archive, hooks=self._hooks
         )
@@ -200,7 +204,12 @@ class _LeaderHooks(CommitHooks):
     leads = True
 
     def __init__(
-        self, clock: Clock, identity: Identity, after: int, observer: BrokerObserver | None
+        self,
+        clock: Clock,
+        identity: Identity,
+        after: int,
+        observer: BrokerObserver | None,
+        meter: CommitMeter,
     ) -> None:
         super().__init__(clock, create=False)
         # It does not take turns: direct writers beside it are few, and its clients are many.
@@ -208,6 +217,7 @@ class _LeaderHooks(CommitHooks):
         self._identity = identity
         self._after = after
         self._observer = observer
+        self._meter = meter
         self._heartbeats = LeaseExpiry(0.0)
         self._workers = HeardWorkers()
         self._swept_s = 0.0
@@ -325,7 +335,7 @@ class _LeaderHooks(CommitHooks):
             row = state.workers.get(operation.id)
             return Applied(row is not None and row.draining, None, [])
         if not isinstance(operation, Heartbeat):
-            applied = self._with_progress(state, operation, apply(state, request, now))
+            applied = self._with_news(state, operation, apply(state, request, now))
             return (
                 self._with_workers(state, applied, now)
                 if type(operation) is ReadWorkers
@@ -342,10 +352,12 @@ class _LeaderHooks(CommitHooks):
         """Return what the worker of a job reported last; it is not in the object yet."""
         return self._heartbeats.progress_of(job)
 
-    def _with_progress(self, state: State, operation: Operation, applied: Applied) -> Applied:
-        """Add what workers have reported since it was last written down."""
+    def _with_news(self, state: State, operation: Operation, applied: Applied) -> Applied:
+        """Add what only this broker knows: the progress of jobs, and how its commits went."""
         answer = applied.answer
-        if isinstance(operation, Wait) and not isinstance(answer, JobEnd) and not applied.error:
+        if isinstance(answer, Stats):
+            answer = replace(answer, commit_stats=self._meter.measure())
+        elif isinstance(operation, Wait) and not isinstance(answer, JobEnd) and not applied.error:
             job = state.jobs.by_id.get(operation.job)
             answer = None if job is None else news_of(operation, self.progress_of(job))
         elif isinstance(answer, JobRecord) and answer.status == "running":
@@ -392,6 +404,10 @@ class _LeaderHooks(CommitHooks):
                     self._heartbeats.hear(job.id, job.attempt, now_s)
             elif type(operation) is ClaimBatch and applied is not None and state is not None:
                 self._hear_changed(applied.changes, state, now_s)
+
+    def wrote(self, verdict: Verdict, took_s: float, size_bytes: int, requests: int) -> None:
+        """Measure a write."""
+        self._meter.wrote(verdict, took_s, size_bytes, requests)
 
     def _hear_changed(self, changes: list[Change], state: State, now_s: float) -> None:
         """Note the jobs of a batch; its answer does not name them."""

@@ -21,6 +21,7 @@ from bucketq.model.operations import READS, Request
 from bucketq.model.records import JobRecord, Progress
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
+from bucketq.store.resolve_write import Verdict
 
 
 class CommitHooks:
@@ -73,6 +74,9 @@ class CommitHooks:
 
     def committed(self, answered: Collection[PendingRequest], state: State | None) -> None:
         """Note that requests are about to be answered."""
+
+    def wrote(self, verdict: Verdict, took_s: float, size_bytes: int, requests: int) -> None:
+        """Note a write of the object for so many requests, and what became of it."""
 
     def is_fresh(self, looked_s: float) -> bool:
         """Whether a parked claim may be answered without another look at the object.

@@ -316,7 +316,9 @@ class GroupCommitter:
         self._unwritable.passed()
         took_s = asyncio.get_running_loop().time() - began_s
         self._hooks.fairness.wrote(began_s, was_first=settled.verdict is Verdict.LANDED)
-        self._batch_delay.wrote(took_s, len(working.backlog.in_flight), len(working.backlog.batch))
+        requests = len(working.backlog.in_flight)
+        self._batch_delay.wrote(took_s, requests, len(working.backlog.batch))
+        self._hooks.wrote(settled.verdict, took_s, len(prepared.body), requests)
         self._archiver.notice(document.state)
         self._spiller.notice(document.state)
         if settled.verdict is Verdict.LANDED and settled.document is document:

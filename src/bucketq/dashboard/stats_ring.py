@@ -36,6 +36,11 @@ class Sample(Struct, frozen=True, array_like=True):
     delayed: int = 0
     pushed: int = 0
     ended: int = 0
+    epoch: int = 0
+    """How often brokers have taken the queue over since it was created."""
+    commit_p50_s: float | None = None
+    commit_p99_s: float | None = None
+    """How long commits took; None: it is not known, or there were none in the last minute."""
 
 
 class StatsRing:
@@ -47,6 +52,8 @@ class StatsRing:
 
     def add(self, stats: Stats, now: datetime) -> Sample:
         """Keep what was counted now."""
+        commits = stats.commit_stats
+        p50_s, p99_s = commits.took_s if commits and commits.measured else (None, None)
         sample = Sample(
             at_ms=round(now.timestamp() * 1000),
             queued=stats.total("queued"),
@@ -59,6 +66,9 @@ class StatsRing:
             delayed=sum(stats.delayed.values()),
             pushed=stats.pushed,
             ended=stats.ended,
+            epoch=stats.broker.epoch if stats.broker else 0,
+            commit_p50_s=p50_s,
+            commit_p99_s=p99_s,
         )
         self._fine.append(sample)
         if not self._coarse or sample.at_ms - self._coarse[-1].at_ms >= _COARSE_S * 1000:

@@ -8,6 +8,25 @@ from bucketq.model.limits import LimitInfo
 from bucketq.model.records import BrokerRecord, Status
 
 
+class CommitStats(Struct, frozen=True, kw_only=True):
+    """The commits of a broker, counted since it leads and measured lately."""
+
+    commits: int
+    """How many it has made."""
+    conflicts: int
+    """How many of its writes were lost to another writer, and were made again."""
+    storage_errors: int
+    """How many requests for the object the storage did not answer, or refused."""
+    measured: int = 0
+    """How many of the latest commits the percentiles are of; they are zero if it is."""
+    took_s: tuple[float, float] = (0.0, 0.0)
+    """Percentiles 50 and 99 of their durations, with encoding and retries."""
+    size_bytes: tuple[int, int] = (0, 0)
+    """The same of the bytes that each has written."""
+    requests: tuple[int, int] = (0, 0)
+    """The same of the requests that have shared each."""
+
+
 class Stats(Struct, frozen=True, kw_only=True):
     """The queue in numbers."""
 
@@ -41,6 +60,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     delayed: dict[str, int] = {}
     """How many of the queued jobs of each kind are not due yet; an older broker does not know. Of
     jobs in segments, some that fell due since the last claim may be counted."""
+    commit_stats: CommitStats | None = None
+    """The work of the broker that answered; None: none did, or an older one."""
 
     @property
     def head_bytes(self) -> int:

@@ -45,6 +45,7 @@ from bucketq.model.partitions import Partition, compare, new_partition
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (
+    LockHeldError,
     ObjectMissingError,
     ObjectStore,
     PreconditionFailedError,
@@ -111,6 +112,8 @@ class Register:
         self._known_bytes = 0
         self.trouble: UnavailableError | None = None
         """Why the storage did not answer the last request, for a caller that gives up."""
+        self.failures = 0
+        """How many requests for the object were not answered, or refused; a lock does not count."""
         self.stalled = asyncio.Event()
         """Set while a commit has failed for a while and its outcome is unknown."""
 
@@ -375,8 +378,13 @@ class Register:
                 result = await answer
         except UnavailableError as error:
             self.trouble = error
+            self.failures += not isinstance(error, LockHeldError)
+            raise
+        except StoreRefusedError:
+            self.failures += 1
             raise
         except TimeoutError as error:
+            self.failures += 1
             message = f"no answer from {self.where} in {limit_s:.0f} s"
             self.trouble = UnavailableError(message)
             raise self.trouble from error

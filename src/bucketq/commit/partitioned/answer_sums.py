@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from operator import attrgetter
+from typing import Any
 
 from bucketq.model.audit_records import AuditRecord
 from bucketq.model.job_batches import BatchRecord
 from bucketq.model.limits import EVERY_GROUP, LimitInfo, group_target
 from bucketq.model.operations import Snapshot
-from bucketq.model.queue_stats import Stats
+from bucketq.model.queue_stats import CommitStats, Stats
 
 _SAME = timedelta(minutes=1)
 """How far apart the entries may be that one action of an operator has left in all partitions."""
@@ -49,6 +50,27 @@ def add_stats(parts: Sequence[Stats]) -> Stats:
         partitions=len(parts),
         pushed=sum(part.pushed for part in parts),
         delayed=delayed,
+        commit_stats=_add_commits([part.commit_stats for part in parts]),
+    )
+
+
+def _add_commits(parts: Sequence[CommitStats | None]) -> CommitStats | None:
+    """Add up what brokers have counted; percentiles are the largest of any partition."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+
+    def largest(name: str) -> Any:
+        return tuple(map(max, zip(*map(attrgetter(name), known), strict=True)))
+
+    return CommitStats(
+        commits=sum(part.commits for part in known),
+        conflicts=sum(part.conflicts for part in known),
+        storage_errors=sum(part.storage_errors for part in known),
+        measured=sum(part.measured for part in known),
+        took_s=largest("took_s"),
+        size_bytes=largest("size_bytes"),
+        requests=largest("requests"),
     )
 
 

@@ -1,4 +1,5 @@
-// Charts of samples: [at_ms, queued, running, done, dead, oldest_s, version, bytes, delayed, pushed, ended].
+// Charts of samples: [at_ms, queued, running, done, dead, oldest_s, version, bytes, delayed, pushed, ended,
+// epoch, commit_p50_s, commit_p99_s]. A value that is null is not known, and leaves a gap.
 
 import { clock, h, number, replace, svg } from "./dom.js";
 
@@ -65,16 +66,22 @@ export function chart(title, series, format = number) {
     drawn = values.map((v) => ({ ...v, x: ((v.at - since) / (span * 1000)) * WIDTH }));
     const y = (value) => (HEIGHT - 4 - (value / top) * (HEIGHT - 12)).toFixed(1);
     const lines = [0.25, 0.5, 0.75].map((part) => svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT * part, y2: HEIGHT * part }));
-    const shapes = drawn.length
-      ? series.map((s, n) => {
-          const points = drawn.map((point) => `${point.x.toFixed(1)},${y(point.values[n])}`).join(" L");
-          const end = drawn[drawn.length - 1].x.toFixed(1);
-          return [
-            svg("path", { class: `area ${s.look}`, d: `M${drawn[0].x.toFixed(1)},${HEIGHT} L${points} L${end},${HEIGHT} Z` }),
-            svg("path", { class: `line ${s.look}`, d: `M${points}` }),
-          ];
-        })
-      : [];
+    const shape = (s, part) => {
+      const points = part.join(" L");
+      const [begin, end] = [part[0], part[part.length - 1]].map((point) => point.split(",")[0]);
+      return [
+        svg("path", { class: `area ${s.look}`, d: `M${begin},${HEIGHT} L${points} L${end},${HEIGHT} Z` }),
+        svg("path", { class: `line ${s.look}`, d: `M${points}` }),
+      ];
+    };
+    const shapes = series.map((s, n) => {
+      const parts = [[]];
+      for (const point of drawn) {
+        if (point.values[n] === null) parts.push([]);
+        else parts[parts.length - 1].push(`${point.x.toFixed(1)},${y(point.values[n])}`);
+      }
+      return parts.filter((part) => part.length).map((part) => shape(s, part));
+    });
     replace(picture, lines, shapes);
     high.textContent = format(top);
     first.textContent = clock(new Date(since), span < 3600);

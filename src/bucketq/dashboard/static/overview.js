@@ -38,13 +38,23 @@ export async function overview(context) {
   ]);
   const oldest = chart("Age of the oldest waiting job", [{ name: "", look: "wait", value: (s) => s[5] }], duration);
   const commits = chart("Commits per second", [{ name: "", look: "running", value: (s, before) => perSecond(s, before, 6) }], rate);
+  const latency = chart("Commit latency", [
+    { name: "p50", look: "running", value: (s) => s[12] ?? null },
+    { name: "p99", look: "wait", value: (s) => s[13] ?? null },
+  ], duration);
   const through = chart("Jobs ended per second", [
     { name: "ended", look: "done", value: (s) => s[1] },
     { name: "failed attempts", look: "dead", value: (s) => s[2] },
   ], rate);
   const [cards, notes, kinds, broker] = [h("div", { class: "cards" }), h("div"), h("div"), h("div")];
   const flowNote = h("p", { class: "muted flow-note" });
-  const redraw = () => [counts, oldest, commits].forEach((each) => each.draw(samples, span));
+  /** How often the broker has changed in the time shown, as far as this page has seen it. */
+  function takeovers() {
+    const since = Date.now() - span * 1000;
+    const shown = samples.filter((s) => s[0] >= since && s[11] !== undefined);
+    return shown.length ? shown[shown.length - 1][11] - shown[0][11] : 0;
+  }
+  const redraw = () => [counts, oldest, commits, latency].forEach((each) => each.draw(samples, span));
 
   async function loadFlow() {
     if (document.hidden) return;
@@ -108,7 +118,7 @@ export async function overview(context) {
     );
     replace(notes, noteTexts(stats).map((text) => h("p", { class: "note" }, text)));
     replace(kinds, kindTable(stats));
-    replace(broker, brokerFacts(stats));
+    replace(broker, brokerFacts(stats, takeovers()));
   }
 
   function kindTable(stats) {
@@ -155,7 +165,7 @@ export async function overview(context) {
     notes,
     h("div", { class: "panel" }, counts.element),
     h("div", { class: "panel" }, through.element),
-    h("div", { class: "pair" }, h("div", { class: "panel" }, oldest.element), h("div", { class: "panel" }, commits.element)),
+    h("div", { class: "pair three" }, [oldest, commits, latency].map((each) => h("div", { class: "panel" }, each.element))),
     panel("Kinds", kinds, flowNote),
     panel("Broker and storage", broker),
   );
@@ -194,18 +204,37 @@ function noteTexts(stats) {
   return texts.slice(0, 8);
 }
 
-function brokerFacts(stats) {
+const OLD_BROKER = "not known: the broker is of an older version";
+
+/** The commits of the broker; without one, processes commit by themselves and none knows of all. */
+function commitFacts(stats) {
+  const found = stats.commit_stats;
+  const counted = (text) => (found ? text() : OLD_BROKER);
+  const lately = (values, format) => counted(() => (found.measured ? `${format(values()[0])}, p99 ${format(values()[1])}` : "no commits in the last minute"));
+  return [
+    ["Commit latency", lately(() => found.took_s, duration)],
+    ["Commit size", lately(() => found.size_bytes, bytes)],
+    ["Batch size", lately(() => found.requests, (count) => `${number(count)} ${count === 1 ? "request" : "requests"}`)],
+    ["Storage errors", counted(() => `${number(found.storage_errors)} requests for the object failed`)],
+    ["Conflicts", counted(() => `${number(found.conflicts)} of ${number(found.commits + found.conflicts)} writes`)],
+  ];
+}
+
+function brokerFacts(stats, takeovers) {
   const broker = stats.broker && stats.broker.address ? stats.broker : null;
+  const epoch = stats.broker && stats.broker.epoch;
   return facts([
     ["Leader", broker ? broker.address : "none: processes write the object themselves"],
     ["Leads since", broker && ago(broker.since)],
     ["Host", broker && (broker.host || "").split("/")[0]],
-    ["Epoch", stats.broker && `${number(stats.broker.epoch)} (one more at each takeover)`],
+    ["Epoch", stats.broker && number(epoch)],
+    ["Takeovers", stats.broker && `${number(takeovers)} in the time shown, ${number(epoch)} ever`],
     ["TLS", broker && (broker.tls ? "yes" : "no")],
+    ...(broker ? commitFacts(stats) : []),
     ["Version", number(stats.version)],
     ["Size", bytes(stats.bytes)],
     ["Object", `${bytes(stats.bytes - (stats.segment_bytes || 0))}, written by every commit`],
-    ["Segments", stats.segments ? `${number(stats.segments)} with ${bytes(stats.segment_bytes)}` : ""],
+    ["Segments", stats.segments ? `${number(stats.segments)} with ${bytes(stats.segment_bytes)}` : "none"],
     ["Partitions", stats.partitions || ""],
     ["Idempotency keys", number(stats.keys)],
     ["Client sessions", number(stats.sessions)],
