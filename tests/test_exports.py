@@ -29,6 +29,7 @@ EXPORTS = [
     "Change",
     "ChangeRequest",
     "ClosedError",
+    "CommitStats",
     "ConsumerFencedError",
     "ConsumerInfo",
     "ConsumerState",

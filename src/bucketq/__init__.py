@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         SettledJob,
     )
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot
-    from bucketq.model.queue_stats import Stats
+    from bucketq.model.queue_stats import CommitStats, Stats
     from bucketq.model.records import Backoff, BatchCounts, Failure, Progress
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
@@ -90,6 +90,7 @@ __all__ = [
     "Change",
     "ChangeRequest",
     "ClosedError",
+    "CommitStats",
     "ConsumerFencedError",
     "ConsumerInfo",
     "ConsumerState",
@@ -169,7 +170,7 @@ _NAMES = {
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState SettledJob",
     "bucketq.model.records": "Backoff BatchCounts Failure Progress",
     "bucketq.model.operations": "LeaseRef Pulse Snapshot",
-    "bucketq.model.queue_stats": "Stats",
+    "bucketq.model.queue_stats": "CommitStats Stats",
     "bucketq.model.settings": "Settings",
     "bucketq.model.tokens": "TokenInfo",
     "bucketq.model.worker_records": "WorkerInfo",

@@ -152,12 +152,16 @@ def test_every_table_is_shown(page: Page, queue: Blocking) -> None:
     batch = queue.open_batch(JobSpec(kind="end", payload=None))
     queue.open_consumer("stream")
     announce(queue)
+    held = queue.push("held", 1)
+    queue.claim("held", worker="mailer")
     shown = {name: page.get(f"{AT}/{name}").json["rows"] for name in TABLES}
     assert shown["schedules"][0]["payload"] == '{"x":1}'
     assert shown["limits"][0]["target"] == "kind=mail"
     assert shown["batches"][0] | {"id": batch, "on_done": "end"} == shown["batches"][0]
     assert shown["consumers"][0]["name"] == "stream"
     assert shown["workers"][0]["kinds"] == ["mail"]
+    (job,) = shown["workers"][0]["jobs"]
+    assert job | {"id": held, "kind": "held"} == job
     assert shown["tokens"] == []
     assert {"name": "lease_s", "value": 30.0, "default": 30.0} in shown["settings"]
     assert shown["audit"][0]["action"] == "set-limit" or shown["audit"]

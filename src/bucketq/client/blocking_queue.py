@@ -204,10 +204,13 @@ class BlockingQueue(Generic[T]):
         batch_id: str = "",
         after: int = 0,
         limit: int = 100,
+        partial: bool = False,
     ) -> JobPage[T]:
         """Read a page of jobs, in the order of their pushes; with ``batch_id``, of one batch.
 
-        There may be more although the page is not full: ``next_after`` says so.
+        There may be more although the page is not full: ``next_after`` says so. With ``partial`` a
+        search for tags, groups or a batch in a deep queue answers after some 2,000 jobs, with
+        those of them that match, so that a caller can show how far it is.
         """
         return self._call(
             self._queue.jobs,
@@ -218,6 +221,7 @@ class BlockingQueue(Generic[T]):
             batch_id=batch_id,
             after=after,
             limit=limit,
+            partial=partial,
         )
 
     def stats(self) -> Stats:

@@ -5,6 +5,7 @@ A lease never leaves this process: with it a reader could settle a job that anot
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -16,13 +17,15 @@ from msgspec import Raw, Struct
 from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model.records import STATUSES, Encoding, JobRecord
 from bucketq.model.side_objects import is_side, read_ref
-from bucketq.queue.job import Job
+from bucketq.queue.job import Job, JobPage
 from bucketq.queue.queue import Queue
 
 PAGE_JOBS = 100
 """How many jobs a page lists: more than a screen, and the answer stays small."""
 _SLICE_PAGES = 10
 """How many pages one request searches, so that it answers soon and others have their turn."""
+_LOOK_S = 1.0
+"""For how long a page is filled, if few jobs match."""
 _PREVIEW = 160
 """How many characters of a payload or an error a row shows."""
 _SHOWN_BYTES = 64 * 1024
@@ -70,8 +73,25 @@ class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 async def list_jobs(queue: Queue[Any], wanted: JobFilter, after: int) -> dict[str, object]:
     """Return a page of jobs after a place in the order of pushes."""
-    page = await queue.jobs(**wanted.query(), after=after, limit=PAGE_JOBS)
+    page = await page_of(queue, wanted.query(), after)
     return {"jobs": [row_of(job.record) for job in page.jobs], "next_after": page.next_after}
+
+
+async def page_of(queue: Queue[Any], query: dict[str, Any], after: int) -> JobPage[Any]:
+    """Read a page of jobs, or what is found of it in a second.
+
+    A tag, a group or a batch that few jobs have is looked for in all of them, and a million take
+    longer than a person waits for without a sign.
+    """
+    found, until_s = list[Job[Any]](), asyncio.get_running_loop().time() + _LOOK_S
+    while True:
+        limit = PAGE_JOBS - len(found)
+        page = await queue.jobs(**query, after=after, limit=limit, partial=True)
+        found += page.jobs
+        is_late = asyncio.get_running_loop().time() >= until_s
+        if page.next_after is None or len(found) == PAGE_JOBS or is_late:
+            return JobPage(tuple(found), page.next_after)
+        after = page.next_after
 
 
 class JobSearch(Struct, frozen=True, kw_only=True):
@@ -102,7 +122,7 @@ async def search_jobs(
     found = list[dict[str, object]]()
     searched, next_after = 0, after
     for _ in range(_SLICE_PAGES):
-        page = await queue.jobs(**wanted.query(), after=next_after, limit=PAGE_JOBS)
+        page = await page_of(queue, wanted.query(), next_after)
         searched += len(page.jobs)
         found += [row_of(job.record) for job in page.jobs if search.matches(job.record)]
         if page.next_after is None:

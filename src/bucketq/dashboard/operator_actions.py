@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from bucketq.dashboard.job_views import PAGE_JOBS, JobFilter
+from bucketq.dashboard.job_views import JobFilter, page_of
 from bucketq.errors import InvalidRequestError, JobNotFoundError, PayloadError
 from bucketq.model import check
 from bucketq.model.settings import Settings
@@ -161,7 +161,7 @@ async def _slice(
     if not wanted:
         message = f"only jobs that are {' or '.join(statuses)} can be changed in this way"
         raise InvalidRequestError(message)
-    page = await queue.jobs(**query | {"statuses": wanted}, after=action.after, limit=PAGE_JOBS)
+    page = await page_of(queue, query | {"statuses": wanted}, action.after)
     names = [job.id for job in page.jobs if not job.cancel_requested]
     count = await change(queue, names) if names else 0
     return Changed(text=f"{count:,} jobs", count=count, next_after=page.next_after)

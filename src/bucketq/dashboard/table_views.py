@@ -14,6 +14,9 @@ from bucketq.queue.schedule import Schedule
 
 Read = Callable[[Queue[Any]], Awaitable[object]]
 
+_HELD_READ = 500
+_HELD_SHOWN = 5
+"""How many running jobs are read to name some of each worker; a link leads to all of them."""
 _AUDIT_ROWS = 500
 """How many of the latest actions are shown."""
 
@@ -49,7 +52,15 @@ async def _batches(queue: Queue[Any]) -> object:
 
 
 async def _workers(queue: Queue[Any]) -> object:
-    return [structs.asdict(each) for each in await queue.workers()]
+    """List workers with the jobs that are held under the name of each, oldest push first."""
+    workers = await queue.workers()
+    held: dict[str, list[dict[str, object]]] = {}
+    page = await queue.jobs(statuses=("running",), limit=_HELD_READ)
+    for job in page.jobs:
+        rows = held.setdefault(job.record.worker or "", [])
+        if len(rows) < _HELD_SHOWN:
+            rows.append({"id": job.id, "kind": job.kind, "since": job.record.claimed_at})
+    return [structs.asdict(each) | {"jobs": held.get(each.name, [])} for each in workers]
 
 
 TABLES: dict[str, Read] = {

@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -121,7 +122,8 @@ class WebApp:
             ),
             Route(f"{at}/actions", self._answered(self._act), methods=["POST"]),
             Route(f"{at}/{{table}}", self._answered(self._table), methods=["GET"]),
-            Mount("/static", StaticFiles(directory=_STATIC)),
+            # Only files are compressed: the size of an answer must not depend on what is secret.
+            Mount("/static", GZipMiddleware(StaticFiles(directory=_STATIC))),
             Route("/{path:path}", _page, methods=["GET"]),
         ]
         checks = Middleware(RequestChecks, hosts=hosts, tls=self._tls)

@@ -293,10 +293,13 @@ class Queue(
         batch_id: str = "",
         after: int = 0,
         limit: int = 100,
+        partial: bool = False,
     ) -> JobPage[T]:
         """Read a page of jobs, in the order of their pushes; with ``batch_id``, of one batch.
 
-        There may be more although the page is not full: ``next_after`` says so.
+        There may be more although the page is not full: ``next_after`` says so. With ``partial`` a
+        search for tags, groups or a batch in a deep queue answers after some 2,000 jobs, with
+        those of them that match, so that a caller can show how far it is.
         """
         if tags is not None:
             check.tags(tags, _ANY_TAGS)
@@ -311,7 +314,7 @@ class Queue(
         )
         page: ops.Page = await self._sender.send(operation)
         found = [*page.jobs]
-        while page.next_after is not None and len(found) < limit:
+        while page.next_after is not None and len(found) < limit and not partial:
             # A search in a deep queue is made in steps, between which others have their turn.
             rest = replace(operation, after=page.next_after, limit=limit - len(found))
             page = await self._sender.send(rest)

@@ -1,11 +1,14 @@
-"""Many dead jobs are redriven and purged in pages, one commit each."""
+"""Pages: many dead jobs are redriven and purged in them; a search may end before one is full."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from bucketq.dashboard.job_views import page_of
+from bucketq.model.operations import List, Page
 from bucketq.queue import queue as queue_module
 from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
@@ -91,3 +94,44 @@ async def test_jobs_that_die_again_meanwhile_are_not_redriven_for_ever(
 
         monkeypatch.setattr(queue._sender, "send", send_and_fail)
         assert 7 <= await queue.redrive() <= 12
+
+
+class Stepped:
+    """A committer whose pages of jobs end before they are full, as those of a deep queue do."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    async def send(self, operation: List) -> Page:
+        self.asked.append(operation.after)
+        return Page((), operation.after + 10 if operation.after < 30 else None)
+
+
+@virtual
+async def test_a_partial_page_is_answered_after_one_step() -> None:
+    world = World()
+    async with world.direct() as queue:
+        stepped = Stepped()
+        queue._sender.send = stepped.send  # type: ignore[method-assign,assignment]
+        assert (await queue.jobs(tags={"a": "b"}, partial=True)).next_after == 10
+        assert stepped.asked == [0]
+        assert (await queue.jobs(tags={"a": "b"})).next_after is None
+        assert stepped.asked == [0, 0, 10, 20, 30]
+
+
+@virtual
+async def test_a_page_of_the_dashboard_ends_after_a_second() -> None:
+    world = World()
+    async with world.direct() as queue:
+
+        class Slow(Stepped):
+            async def send(self, operation: List) -> Page:
+                await asyncio.sleep(0.6)
+                return await super().send(operation)
+
+        slow = Slow()
+        queue._sender.send = slow.send  # type: ignore[method-assign,assignment]
+        page = await page_of(queue, {"tags": {"a": "b"}}, 0)
+        assert (page.jobs, page.next_after) == ((), 20)
+        assert slow.asked == [0, 10]
+        assert (await page_of(queue, {"tags": {"a": "b"}}, 20)).next_after is None

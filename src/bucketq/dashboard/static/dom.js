@@ -110,19 +110,27 @@ export function progressBar(progress) {
   return h("span", { class: "progress" }, h("progress", { value: done, max: total, "aria-label": label }), label);
 }
 
-/** A table; `columns` are {title, cell(row), class}. On a phone each row becomes a card. */
+const NOTHING = ["", "0", "–"];
+
+/** A cell. Several parts become one element, because a phone shows a title beside it. */
+function cellOf({ title, cell, class: look }, row) {
+  const content = cell(row);
+  const made = h("td", { class: look, "data-title": title }, title && Array.isArray(content) ? h("span", {}, content) : content);
+  if (NOTHING.includes(made.textContent)) made.classList.add("nothing");
+  return made;
+}
+
+/** A table; `columns` are {title, cell(row), class}. On a phone each row becomes a card of what is not empty or zero. */
 export function table(columns, rows, { caption, empty, rowAttributes } = {}) {
   if (!rows.length) return h("p", { class: "empty" }, empty || "There are none.");
   const head = h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.class }, c.title || h("span", { class: "unseen" }, "Actions"))));
-  const body = rows.map((row, place) =>
-    h("tr", rowAttributes ? rowAttributes(row, place) : {}, columns.map((c) => h("td", { class: c.class, "data-title": c.title }, c.cell(row)))),
-  );
+  const body = rows.map((row, place) => h("tr", rowAttributes ? rowAttributes(row, place) : {}, columns.map((c) => cellOf(c, row))));
   return h("div", { class: "scroll" }, h("table", {}, caption && h("caption", { class: "unseen" }, caption), h("thead", {}, head), h("tbody", {}, body)));
 }
 
-export function facts(pairs) {
+export function facts(pairs, look = "") {
   const shown = pairs.filter((pair) => pair && pair[1] !== null && pair[1] !== undefined && pair[1] !== "");
-  return h("dl", { class: "facts" }, shown.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  return h("dl", { class: `facts ${look}` }, shown.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 export const panel = (title, ...children) => h("section", { class: "panel" }, h("h2", {}, title), ...children);

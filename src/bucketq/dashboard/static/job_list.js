@@ -6,6 +6,7 @@ import { ago, h, link, local, moment, number, progressBar, replace, statusOf, ta
 
 const STATUSES = [["", "All"], ["queued", "Waiting"], ["running", "Running"], ["dead", "Dead"], ["done", "Finished"]];
 const FILTERS = ["status", "kind", "group", "tag", "batch"];
+const PAGE = 100;
 const SEARCHES = ["text", "since", "until"];
 
 export async function jobList(context) {
@@ -127,12 +128,34 @@ export async function jobList(context) {
   }
 
   let version = -1;
-  let isLoading = false;
+  let [isLoading, isLong, isOver] = [false, false, false];
+  context.onLeave(() => (isOver = true));
+
+  /** Reads a page. Few jobs may match a tag, a group or a batch: then it shows how far it is. */
+  async function read() {
+    let after = query.get("after") || 0;
+    const jobs = [];
+    let isStopped = false;
+    const stop = h("button", { type: "button", class: "small", onclick: () => (isStopped = true) }, "Stop");
+    for (;;) {
+      const part = await get(`${at(context.queue)}/jobs?${filters}&after=${after}`);
+      jobs.push(...part.jobs);
+      after = part.next_after;
+      if (after === null || jobs.length >= PAGE || isStopped || isOver) return { jobs, next_after: after };
+      isLong = true;
+      const all = context.stats()?.pushed;
+      replace(found, `${number(jobs.length)} found up to number ${number(after)}${all ? ` of ${number(all)}` : ""}… `, stop);
+      replace(list, jobTable(jobs, "None yet."));
+    }
+  }
+
   async function load() {
     if (isLoading) return;
     isLoading = true;
     try {
-      const page = await get(`${at(context.queue)}/jobs?${filters}&after=${query.get("after") || 0}`);
+      const page = await read();
+      if (isOver) return;
+      replace(found, isLong ? `${number(page.jobs.length)} found${page.next_after === null ? "" : `, up to number ${number(page.next_after)}`}.` : "");
       const focused = list.contains(document.activeElement) ? [...list.querySelectorAll("tbody tr")].findIndex((row) => row.contains(document.activeElement)) : -1;
       replace(list, jobTable(page.jobs));
       if (focused >= 0) list.querySelectorAll("tbody tr")[focused]?.querySelector("a")?.focus();
@@ -145,7 +168,10 @@ export async function jobList(context) {
       isLoading = false;
     }
   }
-  await load();
+  const first = load();
+  // What takes longer is shown as it is found.
+  await Promise.race([first, new Promise((resolve) => setTimeout(resolve, 1500))]);
+  first.catch((problem) => replace(found, problem.message));
   return {
     onStats(document) {
       showCounts(document.stats);
@@ -153,12 +179,12 @@ export async function jobList(context) {
       if (document.stats.version === version) return;
       const isFirst = version === -1;
       version = document.stats.version;
-      if (!isFirst) load().catch(() => {});
+      if (!isFirst && !isLong) load().catch(() => {});
     },
     refresh: load,
   };
 
-  function jobTable(rows) {
+  function jobTable(rows, empty = "No jobs match.") {
     const columns = [
       { title: "Status", cell: statusOf },
       { title: "Kind", cell: (job) => job.kind },
@@ -169,7 +195,7 @@ export async function jobList(context) {
       { title: "Pushed", cell: (job) => ago(job.pushed_at) },
       { title: "Now", class: "cut", cell: (job) => nowOf(job) },
     ];
-    return table(columns, rows, { caption: "Jobs", empty: "No jobs match.", rowAttributes: () => ({ class: "row" }) });
+    return table(columns, rows, { caption: "Jobs", empty, rowAttributes: () => ({ class: "row" }) });
   }
 
   function labels(job) {

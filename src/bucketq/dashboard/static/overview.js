@@ -238,5 +238,5 @@ function brokerFacts(stats, takeovers) {
     ["Partitions", stats.partitions || ""],
     ["Idempotency keys", number(stats.keys)],
     ["Client sessions", number(stats.sessions)],
-  ]);
+  ], "columns");
 }

@@ -13,6 +13,10 @@ function inWords(name, value) {
   return name.endsWith("_bytes") && value >= 1024 ? ` (${bytes(value)})` : "";
 }
 
+/** Some of the jobs that a worker runs, and since when. */
+const heldJobs = (context, worker) =>
+  h("ul", { class: "held" }, worker.jobs.map((job) => h("li", {}, h("a", { href: context.address("jobs", job.id), "data-link": true, title: job.id, "aria-label": `${job.kind} ${job.id}` }, job.kind), " ", ago(job.since))));
+
 const VIEWS = {
   workers: {
     title: "Workers",
@@ -21,6 +25,7 @@ const VIEWS = {
     columns: (c) => [
       { title: "Name", cell: (w) => [w.name, " ", w.draining ? badge("draining", "wait") : w.running ? badge("working", "running") : badge("idle", "done")] },
       { title: "Runs", class: "number", cell: (w) => (w.running ? link(`${c.address("jobs")}?status=running&text=${encodeURIComponent(w.name)}`, `${w.running} of ${w.concurrency}`) : `0 of ${w.concurrency}`) },
+      { title: "Jobs", cell: (w) => heldJobs(c, w) },
       { title: "Kinds", cell: (w) => h("span", { class: "tags" }, (w.kinds || []).map((kind) => h("span", { class: "tag" }, kind))) },
       { title: "Host", cell: (w) => w.host },
       { title: "Process", class: "number", cell: (w) => w.pid },
