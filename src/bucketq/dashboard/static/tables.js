@@ -13,6 +13,14 @@ function inWords(name, value) {
   return name.endsWith("_bytes") && value >= 1024 ? ` (${bytes(value)})` : "";
 }
 
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error(`${text || "nothing"} is not a value: write a number, true, false, or JSON`);
+  }
+}
+
 /** Some of the jobs that a worker runs, and since when. */
 const heldJobs = (context, worker) =>
   h("ul", { class: "held" }, worker.jobs.map((job) => h("li", {}, h("a", { href: context.address("jobs", job.id), "data-link": true, title: job.id, "aria-label": `${job.kind} ${job.id}` }, job.kind), " ", ago(job.since))));
@@ -121,7 +129,7 @@ const VIEWS = {
           actionButton(
             c,
             "Edit",
-            { title: `Change ${s.name}`, about: s.name, text: "All processes of the queue obey the new value.", label: "Save", fields: [{ name: "value", label: "Value", value: plain(s.value) }], sends: ({ value }) => ({ settings: { [s.name]: JSON.parse(value) } }) },
+            { title: `Change ${s.name}`, about: s.name, text: "All processes of the queue obey the new value.", label: "Save", fields: [{ name: "value", label: "Value", value: plain(s.value) }], sends: ({ value }) => ({ settings: { [s.name]: parsed(value) } }) },
             { action: "configure" },
           ),
       },
