@@ -4,8 +4,9 @@ import { at, get } from "./api.js";
 import { actionButton, priorityField } from "./dialogs.js";
 import { ago, badge, bytes, duration, facts, h, link, moment, number, panel, progressBar, replace, statusOf } from "./dom.js";
 
-const DEEPEST = 40;
 const MOST = 500;
+// The entries of a longer list are closed at first, so that a screen shows many of them.
+const CROWDED = 20;
 
 /** A number with more digits than a number of the browser has. */
 class Digits {
@@ -225,7 +226,7 @@ function tree(text) {
   return [h("div", { class: "tree-tools" }, choose, h("button", { type: "button", class: "small", onclick: () => navigator.clipboard?.writeText(text) }, "Copy")), folded, raw];
 }
 
-function node(value, depth) {
+function node(value, depth, isCrowded = false) {
   if (value === null || typeof value !== "object") return h("span", { class: `json-${value === null ? "null" : typeof value}` }, typeof value === "string" ? JSON.stringify(value) : String(value));
   if (value instanceof Digits) return h("span", { class: "json-number" }, value.text);
   const isList = Array.isArray(value);
@@ -234,10 +235,10 @@ function node(value, depth) {
   const inside = h("ul", {});
   const show = () => {
     if (inside.childElementCount) return;
-    for (const [name, each] of entries.slice(0, MOST)) inside.append(h("li", {}, h("span", { class: "json-key" }, isList ? name : JSON.stringify(name)), ": ", node(each, depth + 1)));
+    for (const [name, each] of entries.slice(0, MOST)) inside.append(h("li", {}, h("span", { class: "json-key" }, isList ? name : JSON.stringify(name)), ": ", node(each, depth + 1, entries.length > CROWDED)));
     if (entries.length > MOST) inside.append(h("li", { class: "muted" }, `and ${number(entries.length - MOST)} more: see the text`));
   };
-  const isOpen = depth < 3 && depth < DEEPEST;
+  const isOpen = depth < 3 && !isCrowded;
   if (isOpen) show();
   return h("details", { open: isOpen, ontoggle: show }, h("summary", {}, isList ? `[ ${number(entries.length)} ]` : `{ ${number(entries.length)} }`), inside);
 }

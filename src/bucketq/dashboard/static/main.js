@@ -171,7 +171,7 @@ async function route() {
       session = await get("/api/session");
       return route();
     }
-    replace(main, h("div", { class: "panel" }, h("h1", {}, problem.status === 404 ? "Not here" : "That did not work"), h("p", {}, problem.message), problem.status === 404 && view_ === "jobs" && id && h("p", {}, link(address("archive", id), "Look for it in the archive")), h("button", { type: "button", onclick: route }, "Try again")));
+    replace(main, h("div", { class: "panel" }, h("h1", {}, { 403: "Not allowed", 404: "Not here" }[problem.status] || "That did not work"), h("p", {}, problem.message), problem.status === 404 && view_ === "jobs" && id && h("p", {}, link(address("archive", id), "Look for it in the archive")), h("button", { type: "button", onclick: route }, "Try again")));
     view = { onStats: state === "live" && problem.status !== 404 ? once(route) : null };
   } finally {
     if (mine === turn) main.removeAttribute("aria-busy");
