@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from bucketq.spark.handlers.progress_datagrams import ReportReceiver
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import Handler
-from bucketq.worker.runners.reply import ENDED, value_of
+from bucketq.worker.runners.reply import ENDED, Reply, value_of
 from bucketq.worker.runners.runner import Begun, Runner
 from bucketq.worker.runners.threads import ThreadRunner
 
@@ -84,28 +84,56 @@ class BatchSize:
             self.jobs = min(self._most, factor * self.jobs)
 
 
-class _PendingJob:
-    """A job that waits for its outcome from an executor."""
+class PendingJob(asyncio.Future[Any]):
+    """A handler that was sent to Spark, or is to be: its result is what the handler returned.
 
-    __slots__ = ("body", "is_cancelled", "is_suspect", "outcome")
+    The engine is given it in place of a task, because with short handlers a task for each job
+    would cost more than all else that is done for it here.
+    """
 
-    def __init__(
-        self, handler: Handler, context: Context, outcome: asyncio.Future[HandlerOutcome]
-    ) -> None:
+    def __init__(self, handler: Handler, context: Context, on_cancel: OnCancel) -> None:
+        super().__init__()
         self.body = msgspec.json.encode(context.job.record)
-        self.outcome = outcome
+        self.context = context
         self.is_cancelled = False
+        """Whether the engine does not want its outcome any more."""
+        self._on_cancel = on_cancel
         errors = context.job.errors
         has_died = bool(errors) and ENDED in errors[-1].error
         self.is_suspect = has_died and handler.place != "process"
         """Whether it seems to have ended its process before; then it is run isolated."""
+
+    def cancel(self, msg: object = None) -> bool:
+        """Ask the handler to stop; it is over when its batch is."""
+        del msg
+        if self.done():
+            return False
+        self._on_cancel(self)
+        return True
+
+    def release(self) -> None:
+        """End it without an outcome."""
+        super().cancel()
+
+    def end(self, reply: Reply) -> None:
+        """Take the outcome from the executor."""
+        if self.done():
+            return
+        try:
+            self.context.take_follow_ups(reply.follow_ups)
+            self.set_result(value_of(reply))
+        except Exception as error:  # noqa: BLE001 - it is what the handler raised
+            self.set_exception(error)
+
+
+OnCancel = Callable[[PendingJob], None]
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
     """Jobs that are sent to Spark together."""
 
-    jobs: list[_PendingJob]
+    jobs: list[PendingJob]
     isolation: Isolation
     number: int = 0
     tag: str = ""
@@ -136,7 +164,7 @@ class SparkRunner(Runner):
         self._batches = batches
         self._reports = reports
         self._threads = ThreadRunner()
-        self._waiting: deque[_PendingJob] = deque()
+        self._waiting: deque[PendingJob] = deque()
         self._again: deque[_Batch] = deque()
         """Batches to run again after a failure, smaller or isolated."""
         self._running: dict[int, _Batch] = {}
@@ -161,34 +189,24 @@ class SparkRunner(Runner):
         """
         return self._size.jobs * (self._batches + self._size.is_fast)
 
-    async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
-        """Run a handler on the cluster, where its timeout is measured too."""
+    def start(self, handler: Handler, context: Context, begun: Begun) -> PendingJob:
+        """Send a job to the cluster, where its timeout is measured too."""
         del begun
-        loop = asyncio.get_running_loop()
-        job = _PendingJob(handler, context, loop.create_future())
+        job = PendingJob(handler, context, self._cancel)
         self._waiting.append(job)
         self._send_soon()
         if self._reports is not None:
             self._reports.add(context)
-        try:
-            await self._until_over(job)
-        finally:
-            if self._reports is not None:
-                self._reports.remove(context)
-        reply = job.outcome.result().reply
-        if reply is None:
-            return None
-        context.take_follow_ups(reply.follow_ups)
-        return value_of(reply)
+            job.add_done_callback(self._end_reports)
+        return job
 
-    async def _until_over(self, job: _PendingJob) -> None:
-        while not job.outcome.done():
-            try:
-                await asyncio.shield(job.outcome)
-            except asyncio.CancelledError:
-                if job.outcome.cancelled():
-                    raise
-                self._cancel(job)
+    async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
+        """Run a handler on the cluster."""
+        return await self.start(handler, context, begun)
+
+    def _end_reports(self, job: PendingJob) -> None:
+        if self._reports is not None:
+            self._reports.remove(job.context)
 
     async def close(self) -> None:
         """Cancel what is running, and release all jobs."""
@@ -226,8 +244,8 @@ class SparkRunner(Runner):
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("batch %s failed", batch.tag, exc_info=error)
             for job in batch.jobs:
-                if not job.outcome.done():
-                    job.outcome.set_exception(error)
+                if not job.done():
+                    job.set_exception(error)
         self._send_soon()
 
     def _next(self) -> _Batch | None:
@@ -237,7 +255,7 @@ class SparkRunner(Runner):
             batch.jobs = [job for job in batch.jobs if not _drop_if_cancelled(job)]
             if batch.jobs:
                 return batch
-        jobs: list[_PendingJob] = []
+        jobs: list[PendingJob] = []
         while self._waiting and len(jobs) < self._size.jobs:
             if jobs and self._waiting[0].is_suspect != jobs[0].is_suspect:
                 break
@@ -261,10 +279,10 @@ class SparkRunner(Runner):
         if batch.isolation == "shared":
             busy_s = max(outcome.ended_s for outcome in outcomes)
             self._size.note(len(bodies), loop.time() - began_s, busy_s)
-        not_started: list[_PendingJob] = []
+        not_started: list[PendingJob] = []
         for job, outcome in zip(batch.jobs, outcomes, strict=True):
             if outcome.reply is not None:
-                _set(job, outcome)
+                job.end(outcome.reply)
             elif not _drop_if_cancelled(job):
                 not_started.append(job)
         self._waiting.extendleft(reversed(not_started))
@@ -287,9 +305,9 @@ class SparkRunner(Runner):
             middle = len(jobs) // 2
             self._again.append(_Batch(jobs[:middle], "isolated"))
             self._again.append(_Batch(jobs[middle:], "isolated"))
-        elif not jobs[0].outcome.done():
+        elif not jobs[0].done():
             text = f"{ENDED} was ended together with its Spark executor: {error}"
-            jobs[0].outcome.set_exception(HandlerFailed(text))
+            jobs[0].set_exception(HandlerFailed(text))
 
     async def _find_trouble(self, error: Exception) -> Exception | None:
         """Return why no batch can be run, or None if that is possible."""
@@ -315,12 +333,12 @@ class SparkRunner(Runner):
             self.trouble = trouble
             self.on_gone()
 
-    def _cancel(self, job: _PendingJob) -> None:
+    def _cancel(self, job: PendingJob) -> None:
         """Cancel a job, and its batch if all jobs in it are cancelled or done."""
         job.is_cancelled = True
         for batch in self._running.values():
             if job in batch.jobs:
-                if all(each.is_cancelled or each.outcome.done() for each in batch.jobs):
+                if all(each.is_cancelled or each.done() for each in batch.jobs):
                     self._interrupt(batch)
                 return
         self._send_soon()
@@ -344,18 +362,13 @@ class SparkRunner(Runner):
             await asyncio.wait([running], timeout=_INTERRUPT_AGAIN_S)
 
 
-def _drop_if_cancelled(job: _PendingJob) -> bool:
+def _drop_if_cancelled(job: PendingJob) -> bool:
     """Give up a job that was cancelled; return whether it need not be run."""
     if job.is_cancelled:
-        job.outcome.cancel()
-    return job.is_cancelled or job.outcome.done()
+        job.release()
+    return job.is_cancelled or job.done()
 
 
-def _release(jobs: Sequence[_PendingJob] | deque[_PendingJob]) -> None:
+def _release(jobs: Iterable[PendingJob]) -> None:
     for job in jobs:
-        job.outcome.cancel()
-
-
-def _set(job: _PendingJob, outcome: HandlerOutcome) -> None:
-    if not job.outcome.done():
-        job.outcome.set_result(outcome)
+        job.release()

@@ -1,8 +1,9 @@
 """Runs on the executors: the jobs of one partition of a batch, several at once.
 
 One Spark task runs the jobs on an event loop of its own, with the runners that a worker has: async
-handlers on the loop, plain ones in threads, others in processes. The outcome of each job goes back
-as a ``Reply``; an exception of a handler never fails the task. Executors read nothing of the queue
+handlers on the loop, plain ones in threads, others in processes. Plain ones that run one at a time
+are simply called. The outcome of each job goes back as a ``Reply``; an exception of a handler never
+fails the task. Executors read nothing of the queue
 but the large payloads of these jobs. Progress is reported to the driver while the task runs.
 """
 
@@ -12,14 +13,18 @@ import asyncio
 import os
 import select
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock
 from bucketq.model.records import JobRecord
+from bucketq.model.side_objects import is_side
+from bucketq.queue.job import Job
 from bucketq.spark.handlers.handler_payloads import FetchedJob, HandlerPayloads
 from bucketq.spark.handlers.pickled_handlers import (
     HandlersNotLoaded,
@@ -32,7 +37,7 @@ from bucketq.worker.context import Context
 from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler, Place
 from bucketq.worker.runners.reply import Reply, how_it_ended, reply_done, reply_failed
-from bucketq.worker.runners.runner import Runner, Runners, TaskRunner
+from bucketq.worker.runners.runner import Runner, Runners, TaskRunner, call_plain
 from bucketq.worker.runners.threads import ThreadRunner
 
 if TYPE_CHECKING:
@@ -52,6 +57,8 @@ _POLL_S = 0.2
 Isolation = Literal["shared", "isolated"]
 """Isolated: each job runs in a process of its own, to find the one that ends its process."""
 
+_CANCELLED_ITSELF = Reply("failed", text="the handler cancelled itself")
+_decode = msgspec.json.Decoder(JobRecord).decode
 NO_JOB = b""
 """Sent instead of a job to check that an executor can load the handlers."""
 
@@ -110,13 +117,66 @@ def run_jobs(settings: TaskSettings, bodies: Sequence[bytes]) -> list[HandlerOut
         return [HandlerOutcome(load_error=str(error)) for _ in bodies]
     if not any(bodies):
         return [HandlerOutcome() for _ in bodies]
-    records = [msgspec.json.decode(body, type=JobRecord) for body in bodies]
+    records = [*map(_decode, bodies)]
     if settings.isolation == "isolated":
         return [
             HandlerOutcome(_run_isolated(settings, handlers[record.kind], record))
             for record in records
         ]
+    if settings.concurrency == 1 and all(_is_simple(handlers[job.kind], job) for job in records):
+        return _run_in_turn(settings, handlers, records)
     return asyncio.run(_run_together(settings, handlers, records))
+
+
+def _is_simple(handler: Handler, record: JobRecord) -> bool:
+    """Whether a job needs neither a loop nor a thread: none to stop it, none to fetch for it."""
+    if handler.place != "thread" or handler.timeout_s is not None:
+        return False
+    return record.payload_encoding is None or not is_side(record.payload_encoding)
+
+
+def _run_in_turn(
+    settings: TaskSettings, handlers: dict[str, Handler], records: Sequence[JobRecord]
+) -> list[HandlerOutcome]:
+    """Call plain handlers one after the other, in this thread, which runs no loop."""
+    outcomes = [HandlerOutcome()] * len(records)
+    reports, access = _reports(settings), _access()
+    clock, streams = asyncio.new_event_loop(), list[LoopThread]()
+    began_s = clock.time()
+
+    def loop_of() -> asyncio.AbstractEventLoop:
+        """Return the loop on which payloads are streamed, which few handlers ask for."""
+        if not streams:
+            streams.append(LoopThread())
+        return streams[0].loop
+
+    try:
+        for number, record in enumerate(records):
+            if number and clock.time() - began_s >= settings.budget_s:
+                break
+            context = _context(FetchedJob(record).job(loop_of), access, reports)
+            # Like a thread's, what a handler sets in its context does not reach the next one.
+            reply = copy_context().run(_call_plain, handlers[record.kind], context)
+            if reports is not None:
+                reports.end(context)
+            outcomes[number] = HandlerOutcome(reply, ended_s=clock.time() - began_s)
+    finally:
+        clock.close()
+        for each in streams:
+            each.stop()
+        if reports is not None:
+            reports.close()
+    return outcomes
+
+
+def _call_plain(handler: Handler, context: Context) -> Reply:
+    try:
+        result = call_plain(handler, context)
+    except asyncio.CancelledError:
+        return _CANCELLED_ITSELF
+    except Exception as error:  # noqa: BLE001 - it fails this job only
+        return reply_failed(error)
+    return reply_done(result, context.end())
 
 
 def _run_isolated(settings: TaskSettings, handler: Handler, record: JobRecord) -> Reply:
@@ -140,7 +200,7 @@ def _run_alone(settings: TaskSettings, handler: Handler, fetched: FetchedJob) ->
         runner = _runner({handler.kind: handler})
         reports = _reports(settings)
         try:
-            return await _run_one(runner, handler, fetched, reports)
+            return await _run_one(runner, handler, _context(fetched.job(), _access(), reports))
         finally:
             await runner.close()
 
@@ -156,7 +216,7 @@ async def _run_together(
     runner, reports = _runner(wanted), _reports(settings)
     outcomes = [HandlerOutcome()] * len(records)
     numbered = enumerate(records)
-    payloads = HandlerPayloads(settings.access)
+    payloads, access = HandlerPayloads(settings.access), _access()
 
     async def work() -> None:
         """Run jobs one after the other, always the next that is not taken."""
@@ -165,10 +225,13 @@ async def _run_together(
             if number >= settings.concurrency and loop.time() - began_s >= settings.budget_s:
                 return
             fetched = await payloads.fetch(record)
+            context = _context(fetched.job(), access, reports)
             try:
-                reply = await _run_one(runner, wanted[record.kind], fetched, reports)
+                reply = await _run_one(runner, wanted[record.kind], context)
             finally:
                 fetched.close()
+                if reports is not None:
+                    reports.end(context)
             outcomes[number] = HandlerOutcome(reply, ended_s=loop.time() - began_s)
 
     try:
@@ -181,14 +244,43 @@ async def _run_together(
     return outcomes
 
 
-async def _run_one(
-    runner: Runner, handler: Handler, fetched: FetchedJob, reports: ReportSender | None
-) -> Reply:
-    """Run one handler, until it ends or its timeout is over."""
-    loop = asyncio.get_running_loop()
-    context = Context(fetched.job(), HandlerQueue(SystemClock(), reason=_NO_QUEUE))
+def _access() -> HandlerQueue:
+    return HandlerQueue(SystemClock(), reason=_NO_QUEUE)
+
+
+def _context(job: Job[Any], access: HandlerQueue, reports: ReportSender | None) -> Context:
+    context = Context(job, access)
     if reports is not None:
         context.on_report = partial(reports.report, context)
+    return context
+
+
+async def _run_one(runner: Runner, handler: Handler, context: Context) -> Reply:
+    """Run one handler, until it ends or its timeout is over."""
+    if handler.timeout_s is not None:
+        return await _run_timed(runner, handler, context, handler.timeout_s)
+    loop = asyncio.get_running_loop()
+    # A task of its own, so that a handler that cancels its task cancels nothing else.
+    task = loop.create_task(_reply_of(runner.run(handler, context, _ignore), context))
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not task.cancelled() or _is_cancelled():
+            raise
+        return _CANCELLED_ITSELF
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _ignore() -> None:
+    """Do nothing: there is no timeout that begins."""
+
+
+async def _run_timed(runner: Runner, handler: Handler, context: Context, timeout_s: float) -> Reply:
+    loop = asyncio.get_running_loop()
     over = asyncio.Event()
     timers: list[asyncio.TimerHandle] = []
     is_late = False
@@ -201,21 +293,17 @@ async def _run_one(
         timers.append(loop.call_later(_STOP_S, over.set))
 
     def begun() -> None:
-        if handler.timeout_s is not None:
-            timers.append(loop.call_later(handler.timeout_s, stop))
+        timers.append(loop.call_later(timeout_s, stop))
 
     task = loop.create_task(_reply_of(runner.run(handler, context, begun), context))
     task.add_done_callback(lambda _: over.set())
     await over.wait()
     for timer in timers:
         timer.cancel()
-    if reports is not None:
-        reports.end(context)
     reply = task.result() if task.done() and not task.cancelled() else None
     if is_late and (reply is None or reply.kind != "done"):
-        text = f"it took longer than {handler.timeout_s:g} s, and was cancelled"
-        return Reply("failed", text=text)
-    return reply or Reply("failed", text="the handler cancelled itself")
+        return Reply("failed", text=f"it took longer than {timeout_s:g} s, and was cancelled")
+    return reply or _CANCELLED_ITSELF
 
 
 async def _reply_of(running: Awaitable[Any], context: Context) -> Reply:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import IO, Any, Self
 
 from bucketq.errors import BucketQError, PayloadLostError
@@ -33,10 +34,10 @@ class FetchedJob:
         self.file: IO[bytes] | None = None
         """Has a payload that is too large for the record."""
 
-    def job(self) -> Job[Any]:
-        """Return the job for a handler of the running loop."""
-        loop = asyncio.get_running_loop()
-        job: Job[Any] = Job(self.record, Any, lambda _: PayloadStream(self._chunks(), loop))
+    def job(self, loop_of: Callable[[], asyncio.AbstractEventLoop] | None = None) -> Job[Any]:
+        """Return the job for a handler, which reads its payload on a loop: the running one."""
+        loop_of = loop_of or partial(_same, asyncio.get_running_loop())
+        job: Job[Any] = Job(self.record, Any, lambda _: PayloadStream(self._chunks(), loop_of()))
         if self.lost is not None:
             job.lose_payload(self.lost)
         return job
@@ -107,6 +108,10 @@ class HandlerPayloads:
             if self._read is None:
                 self._read = await self._stack.enter_async_context(opened_bodies(self._access))
             return self._read
+
+
+def _same(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
+    return loop
 
 
 async def _to_file(chunks: AsyncIterator[bytes]) -> IO[bytes]:

@@ -36,7 +36,7 @@ _PARTITIONS_MAX = 4096
 """More cores than a cluster for handlers is expected to have."""
 _REASON_LENGTH_MAX = 300
 """An error is stored with each job that it concerns, so it is kept short."""
-_decode = msgspec.json.Decoder(HandlerOutcome).decode
+_decode = msgspec.json.Decoder(list[HandlerOutcome]).decode
 
 
 class SparkCluster:
@@ -122,8 +122,9 @@ class SparkCluster:
     def _run(self, bodies: Sequence[bytes], isolation: Isolation) -> list[HandlerOutcome]:
         table = pa.table({"n": range(len(bodies)), "body": list(bodies)}, schema=_SCHEMA)
         run = partial(run_partition, replace(self._settings, isolation=isolation))
-        rows = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).collect()
-        found = {row["n"]: _decode(bytes(row["body"])) for row in rows}
+        rows = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).toArrow()
+        outcomes = _decode(b"[%b]" % b",".join(rows.column("body").to_pylist()))
+        found = dict(zip(rows.column("n").to_pylist(), outcomes, strict=True))
         return [found[number] for number in range(len(bodies))]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -180,6 +182,60 @@ def test_a_task_over_its_budget_starts_no_more_jobs() -> None:
     task = settings(bind("x", wait), concurrency=2, budget_s=0.0)
     outcomes = run_jobs(task, [body("x")] * 5)
     assert [outcome.reply is not None for outcome in outcomes] == [True, True, False, False, False]
+
+
+NOTED: ContextVar[str] = ContextVar("NOTED", default="nothing")
+
+
+async def thread_of_a_loop() -> int:
+    return threading.get_ident()
+
+
+def look_around(payload: Any, context: Context) -> list[Any]:
+    seen, _ = NOTED.get(), NOTED.set("something")
+    context.push("more", payload)
+    streamed = b"".join(context.job.open_payload()).decode()
+    return [threading.get_ident(), asyncio.run(thread_of_a_loop()), seen, streamed]
+
+
+def test_plain_handlers_that_run_one_at_a_time_are_called_in_the_thread_of_the_task() -> None:
+    here = threading.get_ident()
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    def quit_it() -> None:
+        raise asyncio.CancelledError
+
+    handlers = (
+        bind("look", look_around),
+        bind("fail", fail),
+        bind("leave", leave),
+        bind("quit", quit_it),
+    )
+    kinds = ("look", "fail", "leave", "quit", "look")
+    found = replies(run_jobs(settings(*handlers, concurrency=1), [body(kind, 7) for kind in kinds]))
+    assert [reply.kind for reply in found] == ["done", "failed", "failed", "failed", "done"]
+    # What a handler has set in its context is not seen by the next one.
+    assert [value_of(found[n]) for n in (0, 4)] == [[here, here, "nothing", "7"]] * 2
+    assert [job.kind for job in found[4].follow_ups] == ["more"]
+    assert found[3].text == "the handler cancelled itself"
+
+
+def test_plain_handlers_with_a_timeout_run_in_threads_also_one_at_a_time() -> None:
+    here = threading.get_ident()
+
+    def look() -> bool:
+        return threading.get_ident() == here
+
+    task = settings(bind("x", look, timeout_s=5.0), concurrency=1)
+    assert [value_of(reply) for reply in replies(run_jobs(task, [body("x")]))] == [False]
+
+
+def test_a_task_over_its_budget_calls_no_more_plain_handlers() -> None:
+    task = settings(bind("x", lambda: None), concurrency=1, budget_s=0.0)
+    outcomes = run_jobs(task, [body("x")] * 3)
+    assert [outcome.reply is not None for outcome in outcomes] == [True, False, False]
 
 
 def test_outcomes_say_how_long_handlers_kept_a_task_busy() -> None:

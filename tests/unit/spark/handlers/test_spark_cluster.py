@@ -62,12 +62,11 @@ class FakeFrame:
         batches = list(run(self._table.to_batches()))
         return FakeFrame(self._session, pa.Table.from_batches(batches))
 
-    def collect(self) -> list[dict[str, Any]]:
+    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         self._session.seen.append(list(self._session.sparkContext.tags))
         if self._session.error is not None:
             raise self._session.error
-        rows: list[dict[str, Any]] = self._table.to_pylist()
-        return list(reversed(rows))
+        return self._table.take(list(reversed(range(self._table.num_rows))))
 
 
 class FakeSession:
