@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
     except ImportError as error:
         message = (
             f"the format bucketq cannot be imported ({error}): install bucketq[spark] for this "
-            "Python, and Spark 4.2 or newer"
+            "Python, and Spark 4.0 or newer"
         )
         raise AttributeError(message) from error
     return BucketQDataSource

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from bucketq.spark.chosen_columns import choose_columns
@@ -24,10 +25,7 @@ from bucketq.spark.format_options import (
     write_options,
 )
 from bucketq.spark.format_values import refuse
-from bucketq.spark.stream.archive_stream import ArchiveStreamReader
-from bucketq.spark.stream.changes_stream import ChangesStreamReader
-from bucketq.spark.stream.stream_reader import JobStreamReader
-from bucketq.spark.stream.stream_writer import JobStreamWriter
+from bucketq.spark.session.compatibility import check_streams
 from bucketq.spark.table.archive_table import ArchiveTableReader
 from bucketq.spark.table.bulk_writer import BulkJobWriter, new_writer
 from bucketq.spark.table.changes_table import CHANGES_DDL, ChangesTableReader
@@ -37,6 +35,11 @@ from bucketq.spark.table.queue_reader import QueueTableReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from bucketq.spark.stream.archive_stream import ArchiveStreamReader
+    from bucketq.spark.stream.changes_stream import ChangesStreamReader
+    from bucketq.spark.stream.stream_reader import JobStreamReader
+    from bucketq.spark.stream.stream_writer import JobStreamWriter
 
 
 class BucketQDataSource(DataSource):
@@ -85,6 +88,11 @@ class BucketQDataSource(DataSource):
         self, schema: StructType
     ) -> JobStreamReader | ChangesStreamReader | ArchiveStreamReader:
         """Return a reader that claims jobs, or one that follows the changes or finished jobs."""
+        check_streams(pyspark.__version__)
+        from bucketq.spark.stream.archive_stream import ArchiveStreamReader  # noqa: PLC0415 - an older Spark has no such streams
+        from bucketq.spark.stream.changes_stream import ChangesStreamReader  # noqa: PLC0415
+        from bucketq.spark.stream.stream_reader import JobStreamReader  # noqa: PLC0415
+
         if is_of(self.options, "archive"):
             return ArchiveStreamReader(self.options, choose_columns(schema, DDL))
         if is_of(self.options, "changes"):
@@ -97,6 +105,9 @@ class BucketQDataSource(DataSource):
         overwrite: bool,  # noqa: FBT001 - Spark's
     ) -> JobStreamWriter:
         """Return a writer that pushes each micro-batch once. Raises if a column is wrong."""
+        check_streams(pyspark.__version__)
+        from bucketq.spark.stream.stream_writer import JobStreamWriter  # noqa: PLC0415 - as above
+
         options = stream_write_options(self.options)
         _refuse_overwrite(overwrite, 'outputMode("append") or outputMode("update")')
         return JobStreamWriter(schema, options)

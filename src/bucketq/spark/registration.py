@@ -20,4 +20,9 @@ def register(spark: SparkSession) -> None:
     prepare_session(spark)
     from bucketq.spark.data_source import BucketQDataSource  # noqa: PLC0415 - pyspark is an extra
 
-    spark.dataSource.register(BucketQDataSource)
+    try:
+        spark.dataSource.register(BucketQDataSource)
+    except Exception as error:
+        # Spark 4.0 and 4.1 do not replace a format that they have found by themselves.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise

@@ -12,8 +12,10 @@ from bucketq.spark.session.worker_python import use_this_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OLDEST_SPARK = (4, 2)
-"""The first release in which a Python stream reader can limit the size of a micro-batch."""
+OLDEST_SPARK = (4, 0)
+"""The first release with data sources in Python."""
+OLDEST_FOR_STREAMS = (4, 2)
+"""The first in which a stream reader in Python can limit the size of a micro-batch."""
 
 
 def prepare_session(spark: SparkSession) -> None:
@@ -35,13 +37,24 @@ def prepare_session(spark: SparkSession) -> None:
 
 def check_version(version: str) -> None:
     """Raise ``InvalidRequestError`` if a version of Spark or pyspark is too old."""
+    _check(version, OLDEST_SPARK, "bucketq needs")
+
+
+def check_streams(version: str) -> None:
+    """Raise ``InvalidRequestError`` if a version is too old for streams, to or from a queue."""
+    _check(version, OLDEST_FOR_STREAMS, "streams of bucketq need")
+
+
+def _check(version: str, oldest: tuple[int, int], what: str) -> None:
     found = re.match(r"(\d+)\.(\d+)", version)
-    if found is not None and (int(found[1]), int(found[2])) < OLDEST_SPARK:
-        oldest = ".".join(map(str, OLDEST_SPARK))
+    if found is not None and (int(found[1]), int(found[2])) < oldest:
+        wanted = ".".join(map(str, oldest))
         message = (
-            f"bucketq needs Spark {oldest} or newer, and this is {version}: "
-            f'pip install "pyspark>={oldest}", and upgrade the cluster if there is one'
+            f"{what} Spark {wanted} or newer, and this is {version}: "
+            f'pip install "pyspark>={wanted}", and upgrade the cluster if there is one'
         )
+        if oldest != OLDEST_SPARK:
+            message += ". Batch reads and writes work with Spark 4.0 and 4.1, too"
         raise InvalidRequestError(message)
 
 

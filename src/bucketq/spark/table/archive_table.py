@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bucketq.archive.archive_layout import Layout, hour_of
 from bucketq.archive.reader import ArchiveReader
@@ -22,6 +22,7 @@ from bucketq.spark.table.pushed_filters import OptionalPushdown, narrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 _PARTITIONS_MAX = 32
 """How many partitions a read has by default: enough for the cores of a small cluster."""

@@ -11,22 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource
 
 from bucketq.spark.format_options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 _LISTS = {"kind": "kinds", "status": "statuses"}
 """The columns that have a few values, and the options that name them."""
@@ -35,7 +27,6 @@ _FINISHED = ("done", "dead")
 _US = timedelta(microseconds=1)
 """The times of jobs are exact to this."""
 
-_EXACT = EqualTo | EqualNullSafe | In
 _Bounds = tuple[datetime | None, datetime | None]
 
 
@@ -46,7 +37,8 @@ class OptionalPushdown:
     it sees by ``__func__``. With that of the base class, a reader can be used either way.
     """
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)
+    if hasattr(datasource.DataSourceReader, "pushFilters"):  # Not in Spark 4.0.
+        __func__ = staticmethod(datasource.DataSourceReader.pushFilters)
 
     def __init__(self, use: Callable[[list[Filter]], None]) -> None:
         self._use = use
@@ -71,9 +63,9 @@ def narrow(options: ReadOptions, filters: Iterable[Filter], now: datetime) -> Re
 def _values(each: Filter) -> list[Any] | None:
     """Return the values one of which a column must have; None: it may have any."""
     match each:
-        case EqualTo(value=value) | EqualNullSafe(value=value):
+        case datasource.EqualTo(value=value) | datasource.EqualNullSafe(value=value):
             found = [value]
-        case In(value=several):
+        case datasource.In(value=several):
             found = list(several)
         case _:
             return None
@@ -94,7 +86,7 @@ def _choose(options: ReadOptions, name: str, wanted: Iterable[Any] | None) -> Re
 def _within(options: ReadOptions, each: Filter, now: datetime) -> ReadOptions:
     """Choose some of the times at which jobs have finished."""
     first, end = _bounds(each)
-    if first is None and end is None and not isinstance(each, IsNotNull):
+    if first is None and end is None and not isinstance(each, datasource.IsNotNull):
         return options
     if options.table != "archive":
         return _choose(options, "statuses", _FINISHED)
@@ -110,14 +102,15 @@ def _bounds(each: Filter) -> _Bounds:
     if not moments or not all(isinstance(each, datetime) and each.tzinfo for each in moments):
         return None, None
     first = end = None
+    exact = datasource.EqualTo | datasource.EqualNullSafe | datasource.In
     try:
-        if isinstance(each, GreaterThan):
+        if isinstance(each, datasource.GreaterThan):
             first = min(moments) + _US
-        elif isinstance(each, GreaterThanOrEqual | _EXACT):
+        elif isinstance(each, datasource.GreaterThanOrEqual | exact):
             first = min(moments)
-        if isinstance(each, LessThan):
+        if isinstance(each, datasource.LessThan):
             end = max(moments)
-        elif isinstance(each, LessThanOrEqual | _EXACT):
+        elif isinstance(each, datasource.LessThanOrEqual | exact):
             end = max(moments) + _US
     except OverflowError:  # It is the last moment there is.
         return None, None

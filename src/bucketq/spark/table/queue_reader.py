@@ -13,7 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
@@ -28,6 +28,7 @@ from bucketq.spark.table.segment_rows import SegmentSlice, has_status, read_slic
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 _ROWS_PER_PARTITION = 25_000
 """Takes an executor about a tenth of a second, as much as Spark needs to start a task."""
