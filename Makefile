@@ -30,9 +30,12 @@ SITE_DIAGRAMS := build/tools/mermaid-11.17.2
 PEER_ENV := build/peers/all
 JQUEUE_ENV := build/peers/jqueue
 PEER_PINS := benchmarks/peers/constraints.txt
+# The oldest Spark that reads and writes queues, for a test of full runs, which is skipped without it.
+OLDEST_SPARK := 4.0.1
+OLDEST_ENV := build/oldest-spark
 TYPED := $(wildcard src simulator tests benchmarks examples tools docs/spec/check.py)
 
-.PHONY: help venv servers browser screenshots java test test-all places demo failover shop indexing check format proto blocking typing reference docs sim chaos spec bench bench-peers clean
+.PHONY: help venv servers browser screenshots java oldest-spark test test-all places demo failover shop indexing check format proto blocking typing reference docs sim chaos spec bench bench-peers clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +54,8 @@ screenshots: $(VENV)/.dev browser ## render the pictures of the web page that th
 
 java: ## check for Java 17 or newer, which Spark needs, and install it if that needs no password
 	@sh tools/java.sh
+
+oldest-spark: $(OLDEST_ENV)/.installed ## install the oldest Spark that works, which `make test-all` tries if it is there
 
 # Four processes, also on two cores: a good part of the tests wait for timers and servers. Each takes
 # the next group of tests, in the order that tests/conftest.py sets. What pytest makes of the tests'
@@ -187,6 +192,14 @@ $(VENV)/.spec: pyproject.toml constraints.txt | $(PY)
 	@echo "installing bucketq with the model checker into $(VENV)"
 	@$(PIP) install --editable '.[spec]'
 	@touch $@ $(VENV)/.core
+
+# Pinned like everything else, but for Spark itself.
+$(OLDEST_ENV)/.installed: pyproject.toml constraints.txt
+	@echo "installing Spark $(OLDEST_SPARK) into $(@D), which takes a few minutes"
+	@$(PYTHON) -m venv $(@D)
+	@grep -v '^pyspark==' constraints.txt > $(@D)/constraints.txt
+	@PIP_CONSTRAINT=$(@D)/constraints.txt $(@D)/bin/python -m pip --quiet --quiet install --editable '.[spark]' 'pyspark==$(OLDEST_SPARK)'
+	@touch $@
 
 $(PEER_ENV)/.installed: pyproject.toml constraints.txt $(PEER_PINS)
 	@echo "installing the queues to compare with into $(@D)"

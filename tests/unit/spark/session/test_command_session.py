@@ -29,8 +29,8 @@ def test_a_missing_pyspark_is_reported(
 def test_a_pyspark_that_is_too_old_is_reported_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.1.2")
-    with pytest.raises(InvalidRequestError, match=r'this is 4\.1\.2: pip install "pyspark>=4\.2"'):
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "3.5.9")
+    with pytest.raises(InvalidRequestError, match=r'this is 3\.5\.9: pip install "pyspark>=4\.0"'):
         require_spark("local[*]")
 
 
