@@ -12,6 +12,7 @@ import pytest
 import bucketq
 from bucketq import JobSpec
 from bucketq.clock import SystemClock
+from bucketq.dashboard import job_views
 from bucketq.dashboard.queue_watch import QueueWatch
 from bucketq.dashboard.table_views import TABLES
 from bucketq.model.tokens import Right
@@ -91,13 +92,16 @@ def test_jobs_are_filtered_and_come_in_pages(page: Page, queue: Blocking) -> Non
     assert page.get(f"{AT}/jobs?tag=n").status == 400
 
 
-def test_a_search_says_how_far_it_came(page: Page, queue: Blocking) -> None:
+def test_a_search_says_how_far_it_came(
+    page: Page, queue: Blocking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_views, "_SLICE_JOBS", 1000)
     queue.push_many([JobSpec(kind="hay", payload={"n": n}) for n in range(1150)])
     needle = queue.push("hay", {"who": "Zoë Needle"})
     first = page.get(f"{AT}/search?kind=hay&text=zo%C3%AB%20needle").json
-    assert (first["searched"], first["jobs"]) == (1000, [])
+    assert (first["searched"], first["jobs"]) == (1100, []), "a small page and a large one"
     more = page.get(f"{AT}/search?kind=hay&text=zo%C3%AB%20needle&after={first['next_after']}").json
-    assert (more["searched"], more["next_after"]) == (151, None)
+    assert (more["searched"], more["next_after"]) == (51, None)
     assert [job["id"] for job in more["jobs"]] == [needle]
     assert page.get(f"{AT}/search?text=%20").status == 400
 
