@@ -114,7 +114,7 @@ export async function overview(context) {
       card("Error rate", percent(all), "dead", null, "of attempts"),
       card("Waited, p95", all ? most(all.wait_s) : "–", "queued", null, all ? `median ${middle(all.wait_s)}` : ""),
       card("Ran, p95", all ? most(all.run_s) : "–", "running", null, all ? `median ${middle(all.run_s)}` : ""),
-      card("Commits", lately(6), "done", null, `version ${number(stats.version)}`),
+      card("Commits", lately(6), "done", null, stats.commit_stats?.measured ? `median ${duration(stats.commit_stats.took_s[0])}` : `version ${number(stats.version)}`),
     );
     replace(notes, noteTexts(stats).map((text) => h("p", { class: "note" }, text)));
     replace(kinds, kindTable(stats));
