@@ -20,7 +20,7 @@ from bucketq.dashboard.finished_sample import MOST_FILES, ArchiveSample, Finishe
 from bucketq.dashboard.flow_views import POINTS, JobFlow, flow_of, parse_span
 from bucketq.dashboard.stats_ring import StatsRing
 from bucketq.errors import InvalidRequestError
-from bucketq.model.queue_stats import Stats
+from bucketq.model.queue_stats import CommitStats, Stats
 from bucketq.model.records import JobRecord
 from bucketq.store.base import ObjectInfo
 from bucketq.store.memory import MemoryStore
@@ -172,6 +172,29 @@ def test_what_the_page_has_counted_replaces_estimates() -> None:
     found = flow_of(jobs, NOW, 600, ring.counts_ended()).all.by_time
     assert sum(found[:25]) == 40, "before the page was started, the archive is all there is"
     assert found[31:57] == [30.0] * 26
+
+
+def test_samples_have_the_latency_of_commits_if_it_is_known() -> None:
+    older = Stats(
+        version=1,
+        counts={},
+        oldest_queued_s=None,
+        bytes=0,
+        paused=False,
+        paused_kinds=(),
+        broker=None,
+        keys=0,
+        sessions=0,
+    )
+    idle = CommitStats(commits=9, conflicts=0, storage_errors=0)
+    busy = msgspec.structs.replace(idle, measured=3, took_s=(0.02, 0.3))
+    ring = StatsRing()
+    samples = [
+        ring.add(msgspec.structs.replace(older, commit_stats=found), NOW)
+        for found in (None, idle, busy)
+    ]
+    shown = [(sample.commit_p50_s, sample.commit_p99_s) for sample in samples]
+    assert shown == [(None, None), (None, None), (0.02, 0.3)]
 
 
 def test_only_known_spans_are_read() -> None:
