@@ -182,3 +182,15 @@ def _spelled(name: str, value: object) -> str:
         mib = kib // 1024
         return f"{mib // 1024} GiB" if mib >= 1024 else f"{mib} MiB" if mib else f"{kib} KiB"
     return f"{value:,}"
+
+
+def test_the_permissions_name_every_folder_of_a_queue() -> None:
+    sources = [PROTOCOL, *PACKAGE.rglob("*.py")]
+    named = {
+        name
+        for path in sources
+        for name in re.findall(r"jobs/queue/([a-z]+)/", path.read_text("utf-8"))
+    }
+    page = (ROOT / "docs" / "guides" / "operations.md").read_text("utf-8")
+    table = re.findall(r"^\| `jobs/queue/([a-z]+)/\*`", page, re.MULTILINE)
+    assert sorted(named) == sorted(table)

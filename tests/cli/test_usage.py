@@ -51,6 +51,19 @@ def test_a_number_that_is_none_or_too_small_is_named(
     assert f"Invalid value for '--limit' / '-n': {reason}" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("push", "URL [KIND] [PAYLOAD]"), ("serve", "URL..."), ("redrive", "URL [JOB...]")],
+)
+def test_help_shows_arguments_as_manual_pages_do(
+    console: Console, command: str, arguments: str
+) -> None:
+    shown = console.ok(command, "--help").out
+    assert shown.partition("\n")[0].endswith(f" {command} [OPTIONS] {arguments}")
+    listed = shown.partition("\nArguments:\n")[2].partition("\n\n")[0]
+    assert "required" not in listed, "BUCKETQ_URL may replace the address"
+
+
 ADDRESSLESS = [
     ("push", "email", '{"to": "ada"}'),
     ("push", "email"),

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from bucketq.cli.argument_help import with_plain_arguments
 from bucketq.cli.option_values import without_pydantic
 from bucketq.cli.parameters import option
 from bucketq.cli.terminal import exit_codes
@@ -68,7 +69,7 @@ class QueueCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, --help among them."""
-        return without_pydantic(super().get_params(ctx))
+        return with_plain_arguments(without_pydantic(super().get_params(ctx)))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the address from the environment if the command line has none."""

@@ -32,7 +32,10 @@ async def run(
     kinds: Kinds = None,
     since: Annotated[
         str | None,
-        option("--since VERSION|TIME", "Start: versions after 1200, 2h (ago), or a time; now."),
+        option(
+            "--since VERSION|TIME",
+            "Start: versions after 1200, 2h (ago), a time; now by default.",
+        ),
     ] = None,
 ) -> None:
     """Print what happens to jobs as it is committed.

@@ -71,7 +71,7 @@ Replace = Annotated[
     option("--replace payload|run_at|both", "What to replace in the unique job that waits."),
 ]
 Group = Annotated[
-    str | None, option("--group NAME", "The group whose turns and limits it shares, as a tenant.")
+    str | None, option("--group NAME", "A group, such as a tenant, that shares turns and limits.")
 ]
 After = Annotated[
     list[str] | None,
