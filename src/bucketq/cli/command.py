@@ -21,10 +21,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from bucketq.cli.argument_help import with_plain_arguments
 from bucketq.cli.option_values import without_pydantic
 from bucketq.cli.parameters import option
 from bucketq.cli.terminal import exit_codes
+from bucketq.cli.terminal.argument_help import with_plain_arguments
 
 ADDRESS_VARIABLE = "BUCKETQ_URL"
 # Longer than a failover, so that a command survives one; short enough for a person to wait.

@@ -139,8 +139,8 @@ def _size(found: Stats) -> str:
 def _without_worker(kinds: dict[str, int]) -> str:
     named = ", ".join(f"{kind} ({count:,})" for kind, count in kinds.items())
     return (
-        f"queued with none of their kind running: {named}; unless they are delayed, check that a "
-        "worker has a handler for them"
+        f"queued with none of their kind running: {named}; unless they were just pushed, check "
+        "that a worker has a handler for them"
     )
 
 
