@@ -110,17 +110,17 @@ export function progressBar(progress) {
   return h("span", { class: "progress" }, h("progress", { value: done, max: total, "aria-label": label }), label);
 }
 
-const NOTHING = ["", "0", "–"];
+const NOTHING = ["", "–"];
 
-/** A cell. Several parts become one element, because a phone shows a title beside it. */
+/** A cell; `look` may be "count", of which a zero says nothing. Several parts become one element, because a phone shows a title beside it. */
 function cellOf({ title, cell, class: look }, row) {
   const content = cell(row);
   const made = h("td", { class: look, "data-title": title }, title && Array.isArray(content) ? h("span", {}, content) : content);
-  if (NOTHING.includes(made.textContent)) made.classList.add("nothing");
+  if (NOTHING.includes(made.textContent) || (made.textContent === "0" && made.classList.contains("count"))) made.classList.add("nothing");
   return made;
 }
 
-/** A table; `columns` are {title, cell(row), class}. On a phone each row becomes a card of what is not empty or zero. */
+/** A table; `columns` are {title, cell(row), class}. On a phone each row becomes a card of what is not empty. */
 export function table(columns, rows, { caption, empty, rowAttributes } = {}) {
   if (!rows.length) return h("p", { class: "empty" }, empty || "There are none.");
   const head = h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.class }, c.title || h("span", { class: "unseen" }, "Actions"))));

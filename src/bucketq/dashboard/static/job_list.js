@@ -191,7 +191,7 @@ export async function jobList(context) {
       { title: "Job", class: "id", cell: (job) => link(`${base}/jobs/${encodeURIComponent(job.id)}`, job.id) },
       { title: "Payload", class: "cut", cell: (job) => h("code", {}, job.payload) },
       { title: "Group, tags", class: "labels", cell: (job) => labels(job) },
-      { title: "Attempts", class: "number", cell: (job) => `${job.attempt}` },
+      { title: "Attempts", class: "number count", cell: (job) => `${job.attempt}` },
       { title: "Pushed", cell: (job) => ago(job.pushed_at) },
       { title: "Now", class: "cut", cell: (job) => nowOf(job) },
     ];

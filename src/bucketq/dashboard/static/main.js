@@ -29,11 +29,11 @@ function setState(next, reason) {
   if (next === "again") return connect();
   if (next !== state) since = Date.now();
   state = next;
-  const words = { live: "live", trouble: "queue does not answer", lost: "reconnecting" };
+  const words = { live: "live", trouble: "queue does not answer", lost: "reconnecting", closed: "not logged in" };
   element("live").className = `live ${next}`;
   element("live").lastElementChild.textContent = words[next] || "connecting";
   const trouble = element("trouble");
-  trouble.hidden = next === "live" || next === "";
+  trouble.hidden = !["trouble", "lost"].includes(next);
   const seconds = Math.round((Date.now() - since) / 1000);
   const passed = seconds > 2 ? ` for ${seconds} s` : "";
   if (next === "lost") trouble.textContent = `No connection to the dashboard${passed}. What you see may be old; reconnecting…`;
@@ -79,7 +79,7 @@ const may = (action) => rights.includes("admin") || (NEEDS_PUSH.has(action) && r
 
 function showLogin(name) {
   stopFollowing?.();
-  setState("");
+  setState("closed");
   const error = h("p", { class: "form-error", role: "alert" });
   const form = h(
     "form",
