@@ -48,6 +48,9 @@ _RETRY_S = 0.5
 _PAGE_JOBS = 500
 """With the largest payloads of a default queue, 1 MiB each, an answer is half of what a client
 accepts from a broker."""
+_BATCH_BYTES = 256 << 20
+"""Of payloads, unless ``maxBytesPerTrigger`` is set: the driver holds them, and they fit into one
+answer of a broker, so that a batch is read by one request and not by twenty."""
 _SHOWN_IDS = 3
 """Of how many jobs a message has the ids: it stays a line."""
 _log = logging.getLogger(__name__)
@@ -85,6 +88,8 @@ class MicroBatches:
         self._waiting = 0
         self._read_ahead: tuple[int, list[JobRecord], list[str]] | None = None
         """The number, the jobs and the lost ids of a batch that was read when it was claimed."""
+        self._bounded = 0
+        """The number of a batch that was claimed with at most ``_BATCH_BYTES``."""
         self._sizes = (0, 0)
         """The number of jobs of the last batch, and of the bytes of their payloads."""
         self._is_paused = False
@@ -173,7 +178,8 @@ class MicroBatches:
         """Return the jobs of the open batch, and the ids of those that do not belong to it now."""
         found: list[JobRecord] = []
         lost: list[str] = []
-        limit = min(_PAGE_JOBS, self._most_jobs)
+        # One that an earlier driver has claimed may be of any size.
+        limit = self._most_jobs if batch == self._bounded else min(_PAGE_JOBS, self._most_jobs)
         start: int | None = 0
         while start is not None:
             # Executors fetch large payloads: the driver would hold those of a whole batch.
@@ -201,6 +207,7 @@ class MicroBatches:
         most = min(limit or self._most_jobs, self._most_jobs)
         if self._left is not None and not is_repeated:
             most = min(most, self._left)
+        max_bytes = options.max_bytes or _BATCH_BYTES
         state = await self._queue.claim_batch(
             self._name,
             self._epoch,
@@ -210,7 +217,7 @@ class MicroBatches:
             worker=self._name,
             lease_s=options.lease_s,
             max_failures=options.max_failures,
-            max_bytes=options.max_bytes,
+            max_bytes=max_bytes,
         )
         if is_repeated and not self._held and not state.jobs and not state.lost:
             _log.warning(
@@ -223,6 +230,8 @@ class MicroBatches:
                 self._left = max(self._left, self._count(await self._queue.stats()))
         if state.jobs or state.lost or is_repeated:
             self._last, self._pending, self._held = batch, True, True
+            if not is_repeated and max_bytes <= _BATCH_BYTES:
+                self._bounded = batch
             if self._left is not None and not is_repeated:
                 self._left -= state.jobs
         return state

@@ -20,6 +20,7 @@ from bucketq.errors import (
 from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 from bucketq.spark.format_options import StreamOptions, stream_options
+from bucketq.spark.stream import micro_batches
 from bucketq.spark.stream.micro_batches import POLL_S, MicroBatches
 from tests.unit.commit.worlds import World, lose_answer, lose_request, refuse, virtual
 
@@ -341,6 +342,38 @@ async def test_a_batch_ends_before_its_payloads_have_too_many_bytes() -> None:
             assert await ids(batches, start) == jobs
         assert await batches.latest(3, 100) == 3
     assert await statuses(world) == {"done": 6}
+
+
+@virtual
+async def test_a_batch_of_this_driver_is_read_at_once_and_one_of_another_in_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """How large one is that another driver has claimed is not known."""
+    monkeypatch.setattr(micro_batches, "_PAGE_JOBS", 2)
+    asked: list[int] = []
+    read_batch = Queue.read_batch
+
+    async def counted(queue: Queue[Any], *args: Any, **named: Any) -> Any:
+        asked.append(named["limit"])
+        return await read_batch(queue, *args, **named)
+
+    monkeypatch.setattr(Queue, "read_batch", counted)
+    world = World()
+    await push(world, 5)
+    async with driving(world) as batches:
+        await batches.latest(0, 5)
+        before = await ids(batches, 0)
+    assert (len(before), asked) == (5, [10_000])
+    asked.clear()
+    async with driving(world) as batches:
+        assert await ids(batches, 0) == before
+    assert asked == [2, 2, 2]
+    asked.clear()
+    await push(world, 3)
+    async with driving(world, replace(OPTIONS, max_bytes=1 << 40)) as batches:
+        await batches.latest(1, 5)
+        assert len(await ids(batches, 1)) == 3
+    assert asked == [2, 2]
 
 
 @virtual
