@@ -3,10 +3,11 @@
 * *Stream*: a query that takes jobs, beside one of the same trigger and sink over Spark's own
   source of rows for tests (``rate-micro-batch``). With small batches the figure is the median time
   of a batch; a Python source that generates its rows shows how much of it Spark needs to call
-  Python. With large batches it is rows a second.
+  Python. With large batches it is rows a second, with the same floor.
 * *Handlers*: jobs whose handlers do nothing, claimed, sent to executors and completed, beside
   ``mapInArrow`` over as many rows, which claims and completes nothing; and beside a ``Worker`` in
-  one process, for orientation.
+  one process, for orientation. The last row is the CPU time of the driver's Python for each job,
+  beside that of the worker: unlike the others it says the same on a busy machine.
 * *Compact*: archive files of 1,000 jobs of two days and four kinds turned into Parquet, each job
   once, beside ``spark.read.json`` of the same files written as Parquet by date and kind.
 """
@@ -82,11 +83,15 @@ class MadeUp(DataSource):
     def streamReader(self, schema: StructType) -> MadeUpReader:  # noqa: N802 - Spark's name
         """Generate rows."""
         del schema
-        return MadeUpReader()
+        return MadeUpReader(int(self.options["rows"]))
 
 
 class MadeUpReader(DataSourceStreamReader):
     """Batches of rows, one after the other."""
+
+    def __init__(self, rows: int) -> None:
+        """Generate so many rows in each batch."""
+        self._rows = rows
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Begin."""
@@ -94,7 +99,7 @@ class MadeUpReader(DataSourceStreamReader):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """As many as a batch has."""
-        return ReadMaxRows(SMALL_BATCH)
+        return ReadMaxRows(self._rows)
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, int], limit: ReadLimit
@@ -111,7 +116,7 @@ class MadeUpReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Generate the rows of a batch."""
         del partition
-        yield pa.record_batch([pa.array(["x" * 100] * SMALL_BATCH)], names=["text"])
+        yield pa.record_batch([pa.array(["x" * 100] * self._rows)], names=["text"])
 
 
 class Streams:
@@ -136,9 +141,10 @@ class Streams:
         source = self._bench.spark.readStream.format("rate-micro-batch")
         return self._run(source.option("rowsPerBatch", batch).load(), batches)
 
-    def made_up(self, batches: int) -> list[int]:
+    def made_up(self, batch: int, batches: int) -> list[int]:
         """Take rows that a Python source generates."""
-        return self._run(self._bench.spark.readStream.format("made-up").load(), batches)
+        source = self._bench.spark.readStream.format("made-up").option("rows", batch)
+        return self._run(source.load(), batches)
 
     def _run(self, frame: DataFrame, batches: int) -> list[int]:
         checkpoint = self._bench.folder / f"checkpoint-{next(self._numbers)}"
@@ -170,7 +176,7 @@ def measure_stream(bench: Bench) -> Iterator[Row]:
         wait_for_quiet(bench.patience_s)
         found = (
             streams.rows(SMALL_BATCH, batches),
-            streams.made_up(batches),
+            streams.made_up(SMALL_BATCH, batches),
             streams.jobs(SMALL_BATCH, batches),
         )
         if turn:  # Java is slower the first time.
@@ -181,13 +187,16 @@ def measure_stream(bench: Bench) -> Iterator[Row]:
     yield added("  the same with rows generated in Python", median(python_ms), plain, None)
     batch = min(LARGE_BATCH, bench.jobs)
     batches = max(1, bench.jobs // batch)
-    ours_ms, plain_ms = [], []
+    ours_ms, plain_ms, python_ms = [], [], []
     for _ in range(bench.repeats):
         wait_for_quiet(bench.patience_s)
         plain_ms += streams.rows(batch, 1 + batches)[1:]
+        python_ms += streams.made_up(batch, 1 + batches)[1:]
         ours_ms += streams.jobs(batch, 1 + batches)[1:]
-    name = f"stream, batches of {batch:,} jobs"
-    yield rated(name, batch, median(ours_ms) / 1e3, median(plain_ms) / 1e3, None)
+    plain_s = median(plain_ms) / 1e3
+    yield rated(f"stream, batches of {batch:,} jobs", batch, median(ours_ms) / 1e3, plain_s, None)
+    name = "  the same with rows generated in Python"
+    yield rated(name, batch, median(python_ms) / 1e3, plain_s, None)
 
 
 async def do_nothing(payload: dict[str, str]) -> None:
@@ -205,18 +214,20 @@ def measure_handlers(bench: Bench) -> Iterator[Row]:
         worker.handler(KIND)(do_nothing)
         return worker
 
-    def ours() -> float:
-        worker = filled()
+    def ours() -> tuple[float, float]:
+        worker, cpu_s = filled(), time.process_time()
         took_s = timed(lambda: bucketq.spark.run(bench.spark, None, worker, burst=True))
+        cpu_s = time.process_time() - cpu_s
         with bucketq.connect_sync(str(worker.url)) as queue:
             _demand(queue.stats().total("queued"), 0, "jobs that wait")
-        return took_s
+        return took_s, cpu_s
 
-    def alone() -> float:
-        worker = filled()
+    def alone() -> tuple[float, float]:
+        worker, cpu_s = filled(), time.process_time()
         took_s = timed(lambda: worker.run_sync(burst=True))
+        cpu_s = time.process_time() - cpu_s
         _demand(worker.counters.count("done"), bench.jobs, "jobs that were done")
-        return took_s
+        return took_s, cpu_s
 
     bodies = [b'{"text":"%b"}' % (b"x" * 89)] * bench.jobs
     table = pa.table({"n": pa.array(range(bench.jobs), pa.int32()), "body": bodies})
@@ -225,14 +236,19 @@ def measure_handlers(bench: Bench) -> Iterator[Row]:
         return timed(lambda: _pass_through(bench.spark, table))
 
     ours(), plain(), alone()
-    found: list[tuple[float, float, float]] = []
+    found: list[tuple[float, ...]] = []
     for _ in range(bench.repeats):
         wait_for_quiet(bench.patience_s)
-        found.append((plain(), ours(), alone()))
-    plain_s, ours_s, alone_s = (median(column) for column in zip(*found, strict=True))
+        found.append((plain(), *ours(), *alone()))
+    plain_s, ours_s, ours_cpu_s, alone_s, alone_cpu_s = (
+        median(column) for column in zip(*found, strict=True)
+    )
     jobs = bench.jobs
     yield rated("no-op handlers, beside mapInArrow", jobs, ours_s, plain_s, None, "jobs/s")
     yield rated("no-op handlers, beside a Worker", jobs, ours_s, alone_s, None, "jobs/s")
+    ours_us, alone_us = (cpu_s / jobs * 1e6 for cpu_s in (ours_cpu_s, alone_cpu_s))
+    gap = ours_us / alone_us
+    yield Row("  CPU of the driver's Python, of a Worker", ours_us, alone_us, "us/job", gap, "x")
 
 
 def _pass_through(spark: SparkSession, table: pa.Table) -> None:
