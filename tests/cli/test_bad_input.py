@@ -197,6 +197,7 @@ def test_invalid_arguments_are_rejected_and_change_nothing(
 
 
 def test_a_missing_or_unreadable_payload_is_reported(console: Console) -> None:
+    assert "name the kind" in console.run("push", "URL").err
     assert "no payload" in console.run("push", "URL", "k").err
     assert "no payload" in console.run("push", "URL", "k", stdin=b"\n").err
     assert "number out of range" in console.run("push", "URL", "k", "[1e400]").err

@@ -296,19 +296,6 @@ def test_a_damaged_object_must_be_repaired_before_it_is_edited_or_saved(console:
     console.ok("delete", "URL", "--yes")
 
 
-def test_the_intact_jobs_of_a_truncated_object_can_be_imported(console: Console) -> None:
-    for number in range(4):
-        console.ok("push", "URL", "k", f'{{"n": {number}}}')
-    lines = console.path.read_bytes()[:-60].splitlines()
-    for segment in console.folder.glob("queue/segments/*/*.jsonl"):
-        lines += segment.read_bytes().splitlines()
-    jobs = [line.rstrip(b",") for line in lines if line.startswith(b'{"id"') and b'"kind"' in line]
-    whole = [line for line in jobs if line.endswith(b"}")]
-    (console.folder / "saved.jsonl").write_bytes(b"\n".join(whole[:3]))
-    other = Console(console.folder / "new")
-    assert console.ok("import", other.url, "saved.jsonl").out == "3 jobs pushed\n"
-
-
 def test_ctrl_c_in_an_editor_keeps_the_text(console: Console) -> None:
     console.ok("push", "URL", "k", "1")
     waiting = "import time\n(pathlib.Path(sys.argv[1]).parent / 'x').exists()\ntime.sleep(30)"

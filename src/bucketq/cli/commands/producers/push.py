@@ -152,15 +152,19 @@ async def run(  # noqa: PLR0913 - each is an option
         defaults = common | {"kind": kind, "priority": priority or None}
         plan = {"progress": progress, "restart": restart, "batch_jobs": batch}
         return await _push_bulk(out, url, file or Path(STDIN), defaults, plan)
-    _refuse_plan(progress, restart=restart)
+    kind = _check_single(kind, progress, restart=restart)
     value = _read_payload(payload, file, encoding)
     options = common | single | {"unique_scope": _parse_scope(unique_scope)}
     return await _push_one(out, url, kind, value, wait, options)
 
 
-def _refuse_plan(progress: Path | None, *, restart: bool) -> None:
+def _check_single(kind: str | None, progress: Path | None, *, restart: bool) -> str:
+    """Return the kind of a single job, before its payload is read from stdin."""
     if progress is not None or restart:
         raise InvalidRequestError("--progress and --restart need --bulk")
+    if kind is None:
+        raise InvalidRequestError("name the kind of the job: bucketq push URL KIND PAYLOAD")
+    return kind
 
 
 def _parse_times(delay: str | None, run_at: str | None, expires: str | None) -> dict[str, Any]:
@@ -174,14 +178,12 @@ def _parse_times(delay: str | None, run_at: str | None, expires: str | None) -> 
 async def _push_one(
     out: Output,
     url: str,
-    kind: str | None,
+    kind: str,
     payload: Any,
     wait: str | None,
     options: dict[str, Any],
 ) -> int:
     wait_s = None if wait is None else parse_duration(wait, "--wait")
-    if kind is None:
-        raise InvalidRequestError("name the kind of the job: bucketq push URL KIND PAYLOAD")
     if not options["id"] and not options["request"]:
         # Chosen before the push is sent, so that an interrupted one can be repeated safely.
         options["id"] = new_id(SystemClock())
