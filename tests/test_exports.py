@@ -80,6 +80,7 @@ EXPORTS = [
     "Snapshot",
     "Snooze",
     "Stats",
+    "StatsSample",
     "StoreRefusedError",
     "SupersededError",
     "Tls",

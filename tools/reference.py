@@ -57,6 +57,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "The state of a queue": [
             "Settings",
             "Stats",
+            "StatsSample",
             "CommitStats",
             "Snapshot",
             "TokenInfo",

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         SettledJob,
     )
     from bucketq.model.operations import LeaseRef, Pulse, Snapshot
-    from bucketq.model.queue_stats import CommitStats, Stats
+    from bucketq.model.queue_stats import CommitStats, Stats, StatsSample
     from bucketq.model.records import Backoff, BatchCounts, Failure, Progress
     from bucketq.model.settings import Settings
     from bucketq.model.tokens import TokenInfo
@@ -141,6 +141,7 @@ __all__ = [
     "Snapshot",
     "Snooze",
     "Stats",
+    "StatsSample",
     "StoreRefusedError",
     "SupersededError",
     "Tls",
@@ -170,7 +171,7 @@ _NAMES = {
     "bucketq.model.numbered_batches": "BatchState ConsumerInfo ConsumerState SettledJob",
     "bucketq.model.records": "Backoff BatchCounts Failure Progress",
     "bucketq.model.operations": "LeaseRef Pulse Snapshot",
-    "bucketq.model.queue_stats": "CommitStats Stats",
+    "bucketq.model.queue_stats": "CommitStats Stats StatsSample",
     "bucketq.model.settings": "Settings",
     "bucketq.model.tokens": "TokenInfo",
     "bucketq.model.worker_records": "WorkerInfo",

@@ -21,6 +21,7 @@ from bucketq.broker.broker_observer import BrokerObserver
 from bucketq.broker.commit_meter import CommitMeter
 from bucketq.broker.heard_workers import HeardWorkers
 from bucketq.broker.lease_expiry import LeaseExpiry
+from bucketq.broker.sample_ring import SampleRing
 from bucketq.broker.takeover import DeposedError, Identity, check_leads, elect
 from bucketq.broker.token_guard import refusal
 from bucketq.clock import Clock
@@ -41,6 +42,7 @@ from bucketq.model.operations import (
     Heartbeat,
     Page,
     ReadSnapshot,
+    ReadStats,
     Request,
     Retire,
 )
@@ -218,6 +220,7 @@ class _LeaderHooks(CommitHooks):
         self._after = after
         self._observer = observer
         self._meter = meter
+        self._samples = SampleRing(clock, meter)
         self._heartbeats = LeaseExpiry(0.0)
         self._workers = HeardWorkers()
         self._swept_s = 0.0
@@ -249,6 +252,7 @@ class _LeaderHooks(CommitHooks):
     def check(self, document: Document) -> None:
         """Raise ``DeposedError`` if the object names another broker."""
         check_leads(document, self._identity)
+        self._samples.drop()
         self._persisted_s = self._committed_s
 
     def intercept(self, pending: PendingRequest, state: State, looked_s: float) -> Applied | None:
@@ -356,7 +360,9 @@ class _LeaderHooks(CommitHooks):
         """Add what only this broker knows: the progress of jobs, and how its commits went."""
         answer = applied.answer
         if isinstance(answer, Stats):
-            answer = replace(answer, commit_stats=self._meter.measure())
+            is_asked = isinstance(operation, ReadStats) and operation.samples
+            past = self._samples.read() if is_asked else None
+            answer = replace(answer, commit_stats=self._meter.measure(), samples=past)
         elif isinstance(operation, Wait) and not isinstance(answer, JobEnd) and not applied.error:
             job = state.jobs.by_id.get(operation.job)
             answer = None if job is None else news_of(operation, self.progress_of(job))
@@ -387,16 +393,21 @@ class _LeaderHooks(CommitHooks):
             if self._observer is not None:
                 self._observer.lease_expired()
         if silent and parked:
-            _put_last(parked, silent)
+            parked.put_last(silent)
         if state.running and now_s - self._persisted_s >= state.settings.lease_s / 3:
             self._persisted_s = now_s
             apply(state, Request(self._heartbeats.write_down(state, now_s)), now)
             self._heartbeats.wrote_down(state)
 
+    def prepared(self, state: State) -> None:
+        """Count what is about to be committed, if it is time."""
+        self._samples.take(state)
+
     def committed(self, answered: Collection[PendingRequest], state: State | None) -> None:
         """Count the silence of a worker from the answer to its claim, even if that was late."""
         now_s = asyncio.get_running_loop().time()
         self._committed_s = self._persisted_s
+        self._samples.keep()
         for pending in answered:
             operation, applied = pending.request.operation, pending.applied
             if type(operation) is Claim and applied is not None:
@@ -427,18 +438,6 @@ class _LeaderHooks(CommitHooks):
     def next_duty_s(self, state: State | None) -> float | None:
         """Sweep once a second while jobs run."""
         return self._swept_s + _SWEEP_S if state is not None and state.running else None
-
-
-def _put_last(parked: ParkedClaims, workers: Collection[str | None]) -> None:
-    """Move claims of workers that fell silent behind all others.
-
-    The claim that has waited longest would get its lost job again, while live workers wait for it.
-    """
-    for claim in list(parked):
-        operation = claim.request.operation
-        if isinstance(operation, Claim) and operation.worker in workers:
-            parked.discard(claim)
-            parked.add(claim)
 
 
 def _too_large(size_bytes: int) -> PayloadTooLargeError:

@@ -72,6 +72,9 @@ class CommitHooks:
         if parked:
             self.end_leases(state, looked_s)
 
+    def prepared(self, state: State) -> None:
+        """Note the state that is about to be written, or confirmed if nothing changed."""
+
     def committed(self, answered: Collection[PendingRequest], state: State | None) -> None:
         """Note that requests are about to be answered."""
 

@@ -295,6 +295,7 @@ class GroupCommitter:
         if document is None or not working.finish_batch(document):
             return  # A request failed half-way and was answered; the others are applied again.
         if not document.state.has_changes:
+            self._hooks.prepared(document.state)
             working.read(document)
             if working.backlog.in_flight or working.is_look_due():
                 await self._confirm(document)
@@ -306,6 +307,7 @@ class GroupCommitter:
         base_version = self._register.version
         began_s = asyncio.get_running_loop().time()
         prepared = self._register.prepare(document)
+        self._hooks.prepared(document.state)
         working.read(document)
         try:
             with in_spans_of(working.backlog.traceparents()):

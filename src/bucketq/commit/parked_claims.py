@@ -8,7 +8,7 @@ each claim.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TypeVar
 
@@ -63,6 +63,16 @@ class ParkedClaims:
         _remove(self._lines, claim.kinds, number)
         _remove(self._copies, claim.secret, number)
         return True
+
+    def put_last(self, workers: Collection[str | None]) -> None:
+        """Move claims of workers that fell silent behind all others.
+
+        The claim that has waited longest would get its lost job again, while live workers wait for
+        it.
+        """
+        for pending in [each for each in self if _claim(each).worker in workers]:
+            self.discard(pending)
+            self.add(pending)
 
     def withdraw(self, secret: str) -> list[PendingRequest]:
         """Remove and return a claim and its copies."""

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from bucketq.client.connect import connect
 from bucketq.client.connect_arguments import BROKERS, Mode
@@ -115,13 +116,21 @@ class QueueWatch:
         """Return how to find the number of jobs that had ended at a time in seconds, if known."""
         return self._ring.counts_ended()
 
+    async def until_counted(self) -> None:
+        """Wait until the queue was counted for the first time, or could not be."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALL_S):
+                while self._counting is not None and self.stats is None and not self.trouble:
+                    await self._news.wait()
+
     async def events(self) -> AsyncIterator[tuple[str, bytes]]:
         """Yield a name and JSON whenever the queue was counted or could not be, until ``close``."""
+        sent_ms = self._ring.last_ms() - 1  # A page has loaded what was there before.
         while self._counting is not None:
             if self.trouble:
                 yield "trouble", msgspec.json.encode({"error": self.trouble})
             elif self.stats is not None:
-                samples = self._ring.samples()[-1:]
+                samples, sent_ms = self._ring.samples(after_ms=sent_ms), self._ring.last_ms()
                 document = {"stats": self.stats, "samples": samples, "rights": self.rights}
                 yield "stats", msgspec.json.encode(document)
             news = self._news
@@ -166,8 +175,9 @@ class QueueWatch:
 
     async def _count(self) -> None:
         try:
+            lacks = self._ring.lacks(self._clock.now())
             async with asyncio.timeout(_COUNT_S):
-                found = await self.call(lambda queue: queue.stats())
+                found = await self.call(lambda queue: queue.stats(samples=lacks))
             if not self.rights:
                 await self.find_rights()
         except TimeoutError:
@@ -176,8 +186,10 @@ class QueueWatch:
             self.trouble = str(error)
         else:
             # Only now: a page that gets counts before the rights hides what the user may do.
-            self.stats, self.trouble = found, ""
-            self._ring.add(found, self._clock.now())
+            self.stats, self.trouble = replace(found, samples=None), ""
+            now = self._clock.now()
+            self._ring.fill(found, now)
+            self._ring.add(found, now)
 
     def _wake_pages(self) -> None:
         news, self._news = self._news, asyncio.Event()

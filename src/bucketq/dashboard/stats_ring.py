@@ -1,15 +1,19 @@
-"""``StatsRing``: what a queue counted in the last hours, in a bounded number of samples."""
+"""``StatsRing``: what a queue counted in the last hours, in a bounded number of samples.
+
+The page counts by itself, every two seconds. For the time in which it did not, before it was
+started and while the queue did not answer, there is what the broker has counted.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from msgspec import Struct
 
-from bucketq.model.queue_stats import Stats
+from bucketq.model.queue_stats import Stats, StatsSample
 
 FINE_S = 2.0
 """How often a queue is counted: the page looks live, and a broker hardly notices."""
@@ -30,10 +34,11 @@ class Sample(Struct, frozen=True, array_like=True):
     running: int
     done: int
     dead: int
-    oldest_s: float
+    oldest_s: float | None
+    """None: it is not known."""
     version: int
     size_bytes: int
-    delayed: int = 0
+    delayed: int | None = 0
     pushed: int = 0
     ended: int = 0
     epoch: int = 0
@@ -75,12 +80,40 @@ class StatsRing:
             self._coarse.append(sample)
         return sample
 
-    def samples(self) -> list[Sample]:
-        """Return all samples, oldest first: those of minutes, then those of the last minutes."""
-        if not self._fine:
+    def lacks(self, now: datetime) -> bool:
+        """Whether a broker may know more of the time before: nothing was counted lately."""
+        return not self._fine or now.timestamp() * 1000 - self._fine[-1].at_ms > _GAP_S * 1000
+
+    def fill(self, stats: Stats, now: datetime) -> None:
+        """Add what the broker has counted at times of which there are no samples."""
+        if not stats.samples:
+            return
+        known = [sample.at_ms for sample in self.samples()]
+        epoch = stats.broker.epoch if stats.broker else 0
+
+        def is_gap(at_ms: int) -> bool:
+            place = bisect_right(known, at_ms)
+            if place in {0, len(known)}:
+                return True
+            return known[place] - known[place - 1] > _GAP_S * 1000
+
+        found = (_sample_of(each, epoch, now) for each in stats.samples)
+        added = [sample for sample in found if is_gap(sample.at_ms)]
+        self._fine = deque(_in_order([*self._fine, *added]), _FINE)
+        coarse = _in_order([*self._coarse, *added])
+        self._coarse = deque(_thin(coarse), _COARSE)
+
+    def last_ms(self) -> int:
+        """Return the time of the latest sample; 0: there is none."""
+        return self._fine[-1].at_ms if self._fine else 0
+
+    def samples(self, after_ms: int = 0) -> list[Sample]:
+        """Return the samples after a time, oldest first: one for each minute, then the latest."""
+        if self.last_ms() <= after_ms:
             return []
         first = self._fine[0].at_ms
-        return [*(sample for sample in self._coarse if sample.at_ms < first), *self._fine]
+        coarse = (sample for sample in self._coarse if sample.at_ms < first)
+        return [sample for sample in (*coarse, *self._fine) if sample.at_ms > after_ms]
 
     def counts_ended(self) -> Callable[[float], float | None]:
         """Return how to find the number of jobs that had ended at a time in seconds.
@@ -103,3 +136,37 @@ class StatsRing:
             return before.ended + part * (after.ended - before.ended)
 
         return ended_at
+
+
+def _sample_of(found: StatsSample, epoch: int, now: datetime) -> Sample:
+    """Convert what a broker has counted while it led in an epoch."""
+    left = found.queued + found.running + found.dead
+    return Sample(
+        at_ms=round((now.timestamp() - found.age_s) * 1000),
+        queued=found.queued,
+        running=found.running,
+        done=found.done,
+        dead=found.dead,
+        oldest_s=found.oldest_queued_s,
+        version=found.version,
+        size_bytes=found.bytes,
+        delayed=found.delayed,
+        pushed=found.pushed,
+        ended=max(0, found.pushed - left),
+        epoch=epoch,
+        commit_p50_s=found.commit_p50_s,
+        commit_p99_s=found.commit_p99_s,
+    )
+
+
+def _in_order(samples: Iterable[Sample]) -> list[Sample]:
+    return sorted(samples, key=lambda sample: sample.at_ms)
+
+
+def _thin(samples: Iterable[Sample]) -> list[Sample]:
+    """Keep a sample for each minute."""
+    kept = list[Sample]()
+    for sample in samples:
+        if not kept or sample.at_ms - kept[-1].at_ms >= _COARSE_S * 1000:
+            kept.append(sample)
+    return kept

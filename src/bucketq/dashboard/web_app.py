@@ -203,10 +203,8 @@ class WebApp:
 
     async def _stats(self, request: Request) -> Response:
         watch = self._watch(request)
-        stats = watch.stats
-        if stats is None and not watch.trouble:
-            stats = await watch.call(lambda queue: queue.stats())
-        document = {"stats": stats, "samples": watch.samples(), "rights": watch.rights}
+        await watch.until_counted()  # Or the page would begin without what was counted before.
+        document = {"stats": watch.stats, "samples": watch.samples(), "rights": watch.rights}
         return _json(document | {"trouble": watch.trouble})
 
     async def _flow(self, request: Request) -> Response:

@@ -302,6 +302,9 @@ class List(Operation, frozen=True):
 class ReadStats(Operation, frozen=True):
     """Count the jobs. Answers ``Stats``."""
 
+    samples: bool = False
+    """Whether a broker adds what it counted before."""
+
 
 class ReadSnapshot(Operation, frozen=True):
     """Read everything at one version. Answers a ``Snapshot``."""

@@ -27,6 +27,31 @@ class CommitStats(Struct, frozen=True, kw_only=True):
     """The same of the requests that have shared each."""
 
 
+class StatsSample(Struct, frozen=True, gc=False, array_like=True):
+    """What a broker counted at a time; on the wire an array, because there are many.
+
+    None: it could not be counted without reading segments.
+    """
+
+    age_s: float
+    """How long ago that was. A time would be that of a clock that the reader does not have."""
+    version: int
+    queued: int
+    running: int
+    done: int
+    dead: int
+    delayed: int | None
+    """How many of the queued jobs were not due."""
+    oldest_queued_s: float | None
+    """How long the oldest waiting job had been waiting; 0: there was none."""
+    bytes: int
+    pushed: int
+    """How many jobs had ever been pushed."""
+    commit_p50_s: float | None = None
+    commit_p99_s: float | None = None
+    """How long the commits of the minute before took; None: there were none."""
+
+
 class Stats(Struct, frozen=True, kw_only=True):
     """The queue in numbers."""
 
@@ -62,6 +87,9 @@ class Stats(Struct, frozen=True, kw_only=True):
     jobs in segments, some that fell due since the last claim may be counted."""
     commit_stats: CommitStats | None = None
     """The work of the broker that answered; None: none did, or an older one."""
+    samples: tuple[StatsSample, ...] | None = None
+    """What the broker that answered counted since it leads, at most a day, oldest first, if that
+    was asked for; None: it was not, no broker answered, or an older one."""
 
     @property
     def head_bytes(self) -> int:

@@ -321,9 +321,9 @@ class Queue(
             found += page.jobs
         return JobPage(tuple(map(self._reader.job, found)), page.next_after)
 
-    async def stats(self) -> Stats:
-        """Count the jobs."""
-        return cast("Stats", await self._sender.send(ops.ReadStats()))
+    async def stats(self, *, samples: bool = False) -> Stats:
+        """Count the jobs; with ``samples`` a broker adds what it counted in the hours before."""
+        return cast("Stats", await self._sender.send(ops.ReadStats(samples=samples)))
 
     async def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call.

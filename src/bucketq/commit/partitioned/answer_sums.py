@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import timedelta
 from operator import attrgetter
@@ -11,8 +12,11 @@ from bucketq.model.audit_records import AuditRecord
 from bucketq.model.job_batches import BatchRecord
 from bucketq.model.limits import EVERY_GROUP, LimitInfo, group_target
 from bucketq.model.operations import Snapshot
-from bucketq.model.queue_stats import CommitStats, Stats
+from bucketq.model.queue_stats import CommitStats, Stats, StatsSample
 
+_SAME_SAMPLE_S = 75.0
+"""How far apart samples of partitions may be that are added up: those of the day are two minutes
+apart."""
 _SAME = timedelta(minutes=1)
 """How far apart the entries may be that one action of an operator has left in all partitions."""
 
@@ -51,6 +55,7 @@ def add_stats(parts: Sequence[Stats]) -> Stats:
         pushed=sum(part.pushed for part in parts),
         delayed=delayed,
         commit_stats=_add_commits([part.commit_stats for part in parts]),
+        samples=_add_samples([part.samples for part in parts]),
     )
 
 
@@ -71,6 +76,57 @@ def _add_commits(parts: Sequence[CommitStats | None]) -> CommitStats | None:
         took_s=largest("took_s"),
         size_bytes=largest("size_bytes"),
         requests=largest("requests"),
+    )
+
+
+def _add_samples(
+    parts: Sequence[tuple[StatsSample, ...] | None],
+) -> tuple[StatsSample, ...] | None:
+    """Add up what brokers counted at about the same time.
+
+    Each takes its samples by its own clock, so those of the first are paired with the nearest of
+    the others. If another has none, there is nothing to show for that time.
+    """
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    ages = [[each.age_s for each in reversed(part)] for part in known]
+    found = list[StatsSample]()
+    for first in known[0]:
+        pairs = [_nearest(*each, first.age_s) for each in zip(known, ages, strict=True)]
+        together = [each for each in pairs if each is not None]
+        if len(together) == len(known):
+            found.append(_add_sample(first.age_s, together))
+    return tuple(found)
+
+
+def _nearest(
+    part: Sequence[StatsSample], ages: Sequence[float], age_s: float
+) -> StatsSample | None:
+    place = bisect_left(ages, age_s)
+    places = [each for each in (place - 1, place) if 0 <= each < len(ages)]
+    best = min(places, key=lambda each: abs(ages[each] - age_s), default=None)
+    if best is None or abs(ages[best] - age_s) > _SAME_SAMPLE_S:
+        return None
+    return part[-1 - best]
+
+
+def _add_sample(age_s: float, parts: Sequence[StatsSample]) -> StatsSample:
+    def values_of(name: str) -> list[Any]:
+        return [value for value in map(attrgetter(name), parts) if value is not None]
+
+    def total(name: str) -> Any:
+        values = values_of(name)
+        return sum(values) if len(values) == len(parts) else None
+
+    counted = ("version", "queued", "running", "done", "dead", "delayed", "bytes", "pushed")
+    oldest = values_of("oldest_queued_s")
+    return StatsSample(
+        age_s=age_s,
+        **{name: total(name) for name in counted},
+        oldest_queued_s=max(oldest) if len(oldest) == len(parts) else None,
+        commit_p50_s=max(values_of("commit_p50_s"), default=None),
+        commit_p99_s=max(values_of("commit_p99_s"), default=None),
     )
 
 

@@ -13,7 +13,7 @@ from bucketq.model.effects.limits.limit_changes import reached_limits
 from bucketq.model.indexes.cold_rows import ColdRows, ColdRowsNeededError, Place, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.operations import Get, List, Page, ReadSnapshot, ReadStats, Snapshot
-from bucketq.model.queue_stats import Stats
+from bucketq.model.queue_stats import Stats, StatsSample
 from bucketq.model.records import STATUSES, JobRecord, Progress
 from bucketq.model.results import JobEnd, Wait, end_of, news_of
 from bucketq.model.segments import JOB_CLASSES, SegmentClass
@@ -114,6 +114,34 @@ def stats(state: State, _operation: ReadStats, now: datetime) -> Stats:
         held=dict(sorted(state.followed.count_held().items())),
         pushed=state.next_seq - 1,
         delayed=_count_delayed(state, now),
+    )
+
+
+def sample(state: State, now: datetime) -> StatsSample:
+    """Count the jobs from what is in memory, without taking the indexes of segments.
+
+    How many rows a segment has is known before its index was read; what else has to be read for is
+    left out.
+    """
+    totals = dict.fromkeys(STATUSES, 0)
+    for (_, status), count in state.counts.items():
+        totals[status] += count
+    for segment in state.cold.unread.values():
+        totals["dead" if segment.record.cls == "dead" else "queued"] += segment.live
+    is_delay_known = all(each.record.cls != "later" for each in state.cold.unread.values())
+    try:
+        oldest = oldest_queued(state)
+        age_s = 0.0 if oldest is None else max(0.0, (now - oldest.pushed_at).total_seconds())
+    except ColdRowsNeededError:
+        age_s = None
+    return StatsSample(
+        age_s=0.0,
+        version=state.version,
+        **totals,
+        delayed=sum(_count_delayed(state, now).values()) if is_delay_known else None,
+        oldest_queued_s=age_s,
+        bytes=state.size_bytes + state.cold.rows.live_bytes,
+        pushed=state.next_seq - 1,
     )
 
 

@@ -305,8 +305,10 @@ class List(_message.Message):
     def __init__(self, statuses: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., tags: _Optional[_Mapping[str, str]] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ..., batch_id: _Optional[str] = ...) -> None: ...
 
 class ReadStats(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("samples",)
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    samples: bool
+    def __init__(self, samples: _Optional[bool] = ...) -> None: ...
 
 class ReadSnapshot(_message.Message):
     __slots__ = ()
