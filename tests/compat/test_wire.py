@@ -127,7 +127,7 @@ def test_an_older_client_finds_all_that_it_knows_in_the_numbers() -> None:
     older = msgspec.json.decode(FIRST_STATS)
     assert [name for name in sent if name in older] == [*older]
     newer = {"incarnation", "segments", "segment_bytes", "limited", "held", "partitions", "pushed"}
-    newer |= {"delayed", "commit_stats"}
+    newer |= {"delayed", "commit_stats", "samples"}
     assert set(sent) - set(older) == newer
     assert sent["bytes"] == STATS.bytes, "all of the queue, as before"
 

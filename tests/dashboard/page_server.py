@@ -1,19 +1,24 @@
-"""The web page in a thread of the tests, and requests to it as a browser makes them."""
+"""The web page in a thread of the tests, requests to it as a browser makes them, and a broker."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import queue
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from bucketq.clock import SystemClock
 from bucketq.dashboard.web_server import WebServer
+from tests.environ import child_environ
+from tests.servers.process import DIES_WITH_PARENT
 
 _WAIT_S = 60
 
@@ -121,3 +126,19 @@ def served_page(queues: dict[str, str], **options: Any) -> Iterator[Page]:
             server.should_exit = True
         thread.join(_WAIT_S)
         assert not thread.is_alive(), "the page does not end"
+
+
+def serve(url: str, port: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a broker, and wait until it serves."""
+    words = ["serve", f"jobs={url}", "--listen", f"127.0.0.1:{port}"]
+    with (folder / "serve.log").open("wb") as log:
+        started = subprocess.Popen(
+            [*DIES_WITH_PARENT, sys.executable, "-m", "bucketq.cli", *words],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=child_environ(),
+        )
+    assert started.stdout is not None
+    assert started.stdout.readline().startswith(b"serving jobs")
+    started.stdout.close()
+    return started

@@ -29,6 +29,17 @@ from tests.dashboard.page_server import served_page
 
 NOW = datetime(2026, 2, 15, 12, 59, tzinfo=UTC)
 LAYOUT = Layout("queue/archive/")
+STATS = Stats(
+    version=1,
+    counts={},
+    oldest_queued_s=None,
+    bytes=0,
+    paused=False,
+    paused_kinds=(),
+    broker=None,
+    keys=0,
+    sessions=0,
+)
 
 
 class CountingStore(MemoryStore):
@@ -146,27 +157,15 @@ def test_percentiles_and_error_rates_are_those_of_the_jobs_in_the_range() -> Non
 
 def test_weights_count_in_percentiles() -> None:
     (job,) = measure([finished(1, NOW)])
-    rare = msgspec.structs.replace(job, run_s=100.0)
-    common = msgspec.structs.replace(job, run_s=1.0, weight=30.0)
+    rare = replace(job, run_s=100.0)
+    common = replace(job, run_s=1.0, weight=30.0)
     assert flow([rare, common]).all.run_s == (1.0, 1.0, 100.0)
 
 
 def test_what_the_page_has_counted_replaces_estimates() -> None:
     ring, begun = StatsRing(), NOW - timedelta(minutes=5)
-    counts = {"mail": {"queued": 0}}
     for second in range(0, 301, 2):
-        stats = Stats(
-            version=1,
-            counts=counts,
-            oldest_queued_s=None,
-            bytes=0,
-            paused=False,
-            paused_kinds=(),
-            broker=None,
-            keys=0,
-            sessions=0,
-            pushed=second * 3,
-        )
+        stats = replace(STATS, counts={"mail": {"queued": 0}}, pushed=second * 3)
         ring.add(stats, begun + timedelta(seconds=second))
     jobs = measure(finished(n, NOW - timedelta(minutes=8)) for n in range(40))
     found = flow_of(jobs, NOW, 600, ring.counts_ended()).all.by_time
@@ -175,24 +174,10 @@ def test_what_the_page_has_counted_replaces_estimates() -> None:
 
 
 def test_samples_have_the_latency_of_commits_if_it_is_known() -> None:
-    older = Stats(
-        version=1,
-        counts={},
-        oldest_queued_s=None,
-        bytes=0,
-        paused=False,
-        paused_kinds=(),
-        broker=None,
-        keys=0,
-        sessions=0,
-    )
     idle = CommitStats(commits=9, conflicts=0, storage_errors=0)
-    busy = msgspec.structs.replace(idle, measured=3, took_s=(0.02, 0.3))
+    busy = replace(idle, measured=3, took_s=(0.02, 0.3))
     ring = StatsRing()
-    samples = [
-        ring.add(msgspec.structs.replace(older, commit_stats=found), NOW)
-        for found in (None, idle, busy)
-    ]
+    samples = [ring.add(replace(STATS, commit_stats=found), NOW) for found in (None, idle, busy)]
     shown = [(sample.commit_p50_s, sample.commit_p99_s) for sample in samples]
     assert shown == [(None, None), (None, None), (0.02, 0.3)]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,10 +21,10 @@ from tools.headless_browser import HeadlessBrowser, is_installed
 import bucketq
 from bucketq import JobSpec
 from bucketq.rpc.credentials import ServerTls
-from tests.dashboard.page_server import Page, served_page
-from tests.environ import IS_ALL_REQUIRED, ROOT, child_environ
+from tests.dashboard.page_server import Page, serve, served_page
+from tests.environ import IS_ALL_REQUIRED, ROOT
 from tests.security.certificates import Authority
-from tests.servers.process import DIES_WITH_PARENT, free_ports
+from tests.servers.process import free_ports
 
 VIEWS = [
     "",
@@ -143,22 +141,6 @@ def fill(queue: Any) -> None:
     queue.limit(kind="email", running=2)
     queue.open_batch(JobSpec(kind="end", payload=None), batch_id="batch-1")
     queue.open_consumer("stream")
-
-
-def serve(url: str, port: int, folder: Path) -> subprocess.Popen[bytes]:
-    """Start a broker, and wait until it serves."""
-    words = ["serve", f"jobs={url}", "--listen", f"127.0.0.1:{port}"]
-    with (folder / "serve.log").open("wb") as log:
-        started = subprocess.Popen(
-            [*DIES_WITH_PARENT, sys.executable, "-m", "bucketq.cli", *words],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=child_environ(),
-        )
-    assert started.stdout is not None
-    assert started.stdout.readline().startswith(b"serving jobs")
-    started.stdout.close()
-    return started
 
 
 def show(browser: HeadlessBrowser, page: Page, path: str) -> None:

@@ -29,8 +29,9 @@ _FINE = 360
 of ten minutes has 60 points."""
 _COARSE_S = 120.0
 _COARSE = 720
-"""A day, the longest that the page shows. A sample takes about 300 bytes, so those of a queue take
-at most 330 KB; a sample for each minute would double that in brokers of hundreds of queues."""
+"""A day, the longest that the page shows. A sample takes about half a kilobyte, so those of a queue
+take at most 600 KB; one for each minute would take half as much again in brokers of hundreds of
+queues, and a chart of a day does not show more than 720 points."""
 
 _log = logging.getLogger("bucketq.broker")
 

@@ -224,9 +224,9 @@ class BlockingQueue(Generic[T]):
             partial=partial,
         )
 
-    def stats(self) -> Stats:
-        """Count the jobs."""
-        return self._call(self._queue.stats)
+    def stats(self, *, samples: bool = False) -> Stats:
+        """Count the jobs; with ``samples`` a broker adds what it counted in the hours before."""
+        return self._call(self._queue.stats, samples=samples)
 
     def flush_archive(self) -> int:
         """Archive everything that is finished now, and return how many jobs left by this call.

@@ -8,11 +8,12 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 from msgspec import Raw
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from bucketq.errors import LeaseLostError
 from bucketq.model.effects.operators import is_cold_untidy
 from bucketq.model.effects.pushes import may_grant
+from bucketq.model.effects.reads import sample
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import List, Push, ReadStats, Request, Tidy
 from bucketq.model.segments import (
@@ -123,6 +124,14 @@ class DeepMachine(QueueMachine):
         stats = Request(ReadStats())
         flat = apply(self.state, page, self.now)
         assert self.deep.apply(page, self.now).answer == flat.answer
+        known, sampled = (sample(state, self.now) for state in (self.state, self.deep.state))
+        unread = {"delayed", "oldest_queued_s", "bytes"}
+        assert {**asdict(known), **dict.fromkeys(unread)} == {
+            **asdict(sampled),
+            **dict.fromkeys(unread),
+        }
+        if sampled.oldest_queued_s is not None:
+            assert sampled.oldest_queued_s == known.oldest_queued_s
         shallow, deep = apply(self.state, stats, self.now), self.deep.apply(stats, self.now)
         assert deep.answer.counts == shallow.answer.counts
         assert deep.answer.oldest_queued_s == shallow.answer.oldest_queued_s

@@ -12,7 +12,7 @@ from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job_batches import OpenBatch
 from bucketq.model.job_ids import KnownJobId
-from bucketq.model.queue_stats import Stats
+from bucketq.model.queue_stats import Stats, StatsSample
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, Progress
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
@@ -128,6 +128,7 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.List(limit=0),
     ops.List(batch_id="b1", groups=("acme",)),
     ops.ReadStats(),
+    ops.ReadStats(samples=True),
     ops.ReadSnapshot(),
     history.ReadChanges(after=0),
     history.ReadChanges(after=2**62, limit=1),
@@ -258,6 +259,10 @@ STATS = Stats(
     sessions=4,
     segments=3,
     segment_bytes=12000,
+    samples=(
+        StatsSample(7200.5, 40, 9, 1, 0, 2, None, None, 12000, 50),
+        StatsSample(0.25, 42, 2, 0, 1, 0, 1, 1.5, 12345, 52, 0.02, 0.3),
+    ),
 )
 EMPTY_STATS = Stats(
     version=1,

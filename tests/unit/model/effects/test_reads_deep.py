@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bucketq.codec import segment_index
 from bucketq.model.effects import reads
 from bucketq.model.operations import Cancel, Claim, Fail, List, Page, Push, ReadStats, Request
 from bucketq.model.queue_stats import Stats
-from bucketq.model.segments import Block, Spill
+from bucketq.model.segments import Block, SegmentClass, Spill
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState
@@ -204,6 +205,27 @@ def test_the_oldest_waiting_job_in_segments_is_found_after_others_have_left() ->
         oldest: Stats = deep.apply(Request(ReadStats()), at(100)).answer
         assert oldest.oldest_queued_s == 100 - number
         deep.apply(Request(Cancel(job=f"job-{number}")), at(13))
+
+
+def test_a_sample_reads_nothing_and_counts_all() -> None:
+    deep = DeepState(State(incarnation="test", created_at=START))
+    deep.apply(Request(Push(jobs=tuple(new_job(f"now-{n}") for n in range(5)))), at(0))
+    later = tuple(new_job(f"later-{n}", delay_s=60.0) for n in range(3))
+    deep.apply(Request(Push(jobs=later)), at(1))
+    known = reads.sample(deep.state, at(9))
+    assert (known.queued, known.delayed, known.oldest_queued_s) == (8, 3, 9.0)
+    classes: tuple[SegmentClass, ...] = ("ready", "later")
+    for each in classes:
+        written = deep.spill(each, at(2), 100)
+        assert written is not None
+        deep.apply(Request(written), at(2))
+    deep.reload()
+    assert deep.state.cold.unread
+    cold = reads.sample(deep.state, at(9))
+    assert deep.state.cold.unread, "indexes are left as they are"
+    assert (cold.queued, cold.delayed, cold.oldest_queued_s) == (8, None, None)
+    deep.apply(Request(ReadStats()), at(9))
+    assert replace(reads.sample(deep.state, at(9)), bytes=0) == replace(known, bytes=0)
 
 
 def at(seconds: float) -> datetime:
