@@ -9,7 +9,8 @@ from msgspec import structs
 
 from bucketq.model import audit_records, worker_records
 from bucketq.model.history import ForgetHistory
-from bucketq.model.operations import AnyOperation, SetPriority
+from bucketq.model.operations import AnyOperation, ReadStats, ReadTokens, SetPriority
+from bucketq.model.queue_stats import StatsSample
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 ANNOUNCEMENT = worker_records.Announce(
@@ -17,6 +18,10 @@ ANNOUNCEMENT = worker_records.Announce(
 )
 WORKER = ANNOUNCEMENT.row(1, NOON)
 ACTION = audit_records.AuditRecord(id="00000001", seq=1, at=NOON, action="pause", by="ada@host")
+STATS_SAMPLES = (
+    StatsSample(7200.5, 40, 9, 1, 0, 2, None, None, 12000, 50),
+    StatsSample(0.25, 42, 2, 0, 1, 0, 1, 1.5, 12345, 52, 0.02, 0.3),
+)
 OPERATOR_OPERATIONS: tuple[AnyOperation, ...] = (
     ForgetHistory(before=7),
     ForgetHistory(before=7, is_asked=True),
@@ -29,6 +34,8 @@ OPERATOR_OPERATIONS: tuple[AnyOperation, ...] = (
     worker_records.ReadWorkers(),
     audit_records.ReadAudit(),
     audit_records.ReadAudit(limit=5),
+    ReadStats(samples=True),
+    ReadTokens(),
 )
 OPERATOR_ANSWERS: tuple[tuple[str, Any], ...] = (
     ("forget_history", 8),

@@ -12,13 +12,13 @@ from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job_batches import OpenBatch
 from bucketq.model.job_ids import KnownJobId
-from bucketq.model.queue_stats import Stats, StatsSample
+from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, Progress
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenInfo
 from bucketq.rpc.messages import FlushArchive
 from tests.unit.rpc.batch_samples import BATCH_ANSWERS, BATCH_OPERATIONS
-from tests.unit.rpc.operator_samples import OPERATOR_ANSWERS, OPERATOR_OPERATIONS
+from tests.unit.rpc.operator_samples import OPERATOR_ANSWERS, OPERATOR_OPERATIONS, STATS_SAMPLES
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 SECRET = "b1dc61f79818c9ff5663130821bdcc6c"
@@ -128,7 +128,6 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ops.List(limit=0),
     ops.List(batch_id="b1", groups=("acme",)),
     ops.ReadStats(),
-    ops.ReadStats(samples=True),
     ops.ReadSnapshot(),
     history.ReadChanges(after=0),
     history.ReadChanges(after=2**62, limit=1),
@@ -155,7 +154,6 @@ OPERATIONS: tuple[ops.AnyOperation | FlushArchive, ...] = (
     ),
     ops.RevokeToken(id=""),
     ops.RevokeToken(id="0a1b2c3d"),
-    ops.ReadTokens(),
     ops.Claim(worker="w", secret="s", lease_s=0.0),
     ops.Claim(worker="w", secret="s", lease_s=3600.5),
     numbered_batches.OpenConsumer(consumer=""),
@@ -259,10 +257,7 @@ STATS = Stats(
     sessions=4,
     segments=3,
     segment_bytes=12000,
-    samples=(
-        StatsSample(7200.5, 40, 9, 1, 0, 2, None, None, 12000, 50),
-        StatsSample(0.25, 42, 2, 0, 1, 0, 1, 1.5, 12345, 52, 0.02, 0.3),
-    ),
+    samples=STATS_SAMPLES,
 )
 EMPTY_STATS = Stats(
     version=1,
