@@ -5,6 +5,7 @@ One Chromium and one page are shared by all tests here; one test starts a second
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -306,6 +307,92 @@ def test_actions_ask_first_and_show_what_came_of_them(
         browser.until_text("configure", "main")
         browser.until_text("redrive", "main")
     browser.errors()  # The refused setting was logged as one.
+
+
+def test_workers_are_drained_and_tokens_revoked_by_a_click(
+    browser: HeadlessBrowser, page: Page, url: str
+) -> None:
+    about: dict[str, Any] = {"host": "h", "pid": 1, "version": "1", "up_s": 1}
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        for run_id in ("run-1", "run-2"):
+            queue.announce("mailer", run_id=run_id, **about)
+        show(browser, page, "/workers")
+        browser.click("Drain mailer", "main")
+        browser.click("Drain", "dialog")
+        browser.until_text("worker mailer was asked to finish", "#notices")
+        browser.until_text("mailer draining", "main")
+        browser.until_text("mailer idle", "main")
+        assert [each.draining for each in queue.workers() if each.name == "mailer"] == [True, False]
+        token_id = queue.create_token("ada", rights=("read",)).split("_")[1]
+        show(browser, page, "/tokens")
+        browser.click(f"Revoke {token_id}", "main")
+        browser.click("Keep as it is", "dialog")
+        assert [each.id for each in queue.tokens()] == [token_id]
+        browser.click(f"Revoke {token_id}", "main")
+        browser.click("Revoke", "dialog")
+        browser.until_text(f"token {token_id} was revoked", "#notices")
+        browser.until_text("brokers refuse every client", "main")
+        assert queue.tokens() == []
+        queue.configure(require_token=False)
+        show(browser, page, "/tokens")
+        browser.until_text("brokers accept every client", "main")
+    show(browser, page, "/audit")
+    for action in ("drain worker", "grant token", "revoke token", "set limit"):
+        browser.until_text(action, "main")
+
+
+def test_large_payloads_are_downloaded_under_the_name_of_their_job(
+    browser: HeadlessBrowser, page: Page, url: str, tmp_path: Path
+) -> None:
+    contents = {"large-1": {"rows": ["x" * 1000] * 5200}, "large-2": b"\x00\xff" * 2_621_440}
+    browser.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        for job_id, content in contents.items():
+            queue.push("large", content, id=job_id)
+    for job_id, content in contents.items():
+        show(browser, page, f"/jobs/{job_id}")
+        browser.click("Download", "main")
+        saved = tmp_path / f"{job_id}.payload"
+        browser.until(saved.exists, f"file {saved.name} in {[*tmp_path.iterdir()]}")
+        found = saved.read_bytes()
+        assert (found if isinstance(content, bytes) else json.loads(found)) == content
+
+
+def test_the_archive_is_searched_by_times_of_the_zone_of_the_user(
+    browser: HeadlessBrowser, page: Page, url: str
+) -> None:
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        job_id = queue.push("ended", 1)
+        for job in queue.claim("ended"):
+            queue.complete(job)
+        queue.flush_archive()
+    browser.devtools("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+    try:
+        show(browser, page, "/archive?kind=ended")
+        browser.until_text("1 job, read back to", "main")
+        # What is typed is 5:30 ahead of UTC.
+        type_into(browser, "until", "01152020", "1000AM")
+        browser.click("Search", "main")
+        browser.until_text("the first time is not before the last one", "main .found")
+        assert "until=2020-01-15T04%3A30%3A00.000Z" in browser.run("return location.search")
+        shown = "return document.querySelector(`input[name=${arguments[0]}]`).value"
+        assert browser.run(shown, "until") == "2020-01-15T10:00", "it can be corrected"
+        type_into(browser, "since", "01142020", "1000AM")
+        browser.click("Search", "main")
+        browser.until_text("No jobs ended in this time", "main")
+        assert browser.run(shown, "since") == "2020-01-14T10:00"
+        browser.click("Clear", "main")
+        browser.until_text(job_id, "main")
+    finally:
+        browser.devtools("Emulation.setTimezoneOverride", timezoneId="")
+    browser.errors()  # The refused time was logged as one.
+
+
+def type_into(browser: HeadlessBrowser, name: str, day: str, time: str) -> None:
+    """Type a time into a field as a person does, in the order of American English."""
+    focus = "document.querySelector(`input[name=${arguments[0]}]`).focus()"
+    browser.run(focus, name)
+    browser.press(f"{day}\ue004{time}")
 
 
 def test_a_killed_broker_is_reported_and_its_return_too(

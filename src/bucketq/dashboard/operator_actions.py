@@ -194,8 +194,10 @@ async def _resume(queue: Queue[Any], action: OperatorAction) -> Changed:
 
 
 async def _drain(queue: Queue[Any], action: OperatorAction) -> Changed:
+    names = [each.name for each in await queue.workers() if each.id == action.name]
     count = await queue.drain(action.name)
-    return Changed(text=f"worker {action.name} was asked to finish", count=count)
+    # The page gives the id, because several may have the same name; people know the name.
+    return Changed(text=f"worker {(names or [action.name])[0]} was asked to finish", count=count)
 
 
 async def _configure(queue: Queue[Any], action: OperatorAction) -> Changed:
@@ -226,7 +228,8 @@ async def _close_batch(queue: Queue[Any], action: OperatorAction) -> Changed:
 
 
 async def _revoke_token(queue: Queue[Any], action: OperatorAction) -> Changed:
-    await queue.revoke_token(action.name)
+    if not await queue.revoke_token(action.name):
+        return Changed(text=f"there is no token {action.name}: it was revoked before", count=0)
     return Changed(text=f"token {action.name} was revoked")
 
 

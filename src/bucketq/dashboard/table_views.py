@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
+from bucketq.model.oversight.audit_notes import DESCRIBED
 from bucketq.model.settings import DEEP, Settings
 from bucketq.queue.queue import Queue
 from bucketq.queue.schedule import Schedule
@@ -19,6 +21,11 @@ _HELD_SHOWN = 5
 """How many running jobs are read to name some of each worker; a link leads to all of them."""
 _AUDIT_ROWS = 500
 """How many of the latest actions are shown."""
+_IN_WORDS = {
+    str(kind.__struct_config__.tag): " ".join(re.findall("[A-Z][a-z]+", kind.__name__)).lower()
+    for kind in DESCRIBED
+}
+"""Actions of the audit as people write them: ``set limit``, not ``setlimit``."""
 
 
 async def _schedules(queue: Queue[Any]) -> object:
@@ -43,7 +50,10 @@ async def _settings(queue: Queue[Any]) -> object:
 
 async def _audit(queue: Queue[Any]) -> object:
     rows = await queue.audit(limit=_AUDIT_ROWS)
-    return [structs.asdict(entry) for entry in reversed(rows)]
+    return [
+        structs.asdict(entry) | {"action": _IN_WORDS.get(entry.action, entry.action)}
+        for entry in reversed(rows)
+    ]
 
 
 async def _batches(queue: Queue[Any]) -> object:

@@ -274,8 +274,9 @@ class WebApp:
         if part not in {"payload", "result"}:
             raise InvalidRequestError(f"a job has no {part!r}")
         chunks = await watch.call(lambda queue: _begun(body_of(queue, job, part)))
-        # Plain text and a download: whatever is in it, no browser shows it as a document.
-        headers = {"content-disposition": f'attachment; filename="{part}"'}
+        # Plain text and a download: whatever is in it, no browser shows it as a document. A name
+        # here would take precedence over that of the link, which has the id of the job.
+        headers = {"content-disposition": "attachment"}
         return StreamingResponse(chunks, media_type="text/plain", headers=headers)
 
     async def _table(self, request: Request) -> Response:

@@ -59,7 +59,7 @@ export async function archiveList(context) {
   function show(part) {
     replace(list, rows.length || !part.next_before ? archiveTable(rows) : null);
     const isSearching = part.next_before && rows.length < PAGE && !isStopped;
-    replace(found, `${number(rows.length)} jobs, read back to ${moment(part.read_from)}${isSearching ? "… " : "."}`, isSearching && stop);
+    replace(found, `${number(rows.length)} ${rows.length === 1 ? "job" : "jobs"}, read back to ${moment(part.read_from)}${isSearching ? "… " : "."}`, isSearching && stop);
     replace(
       pager,
       given("before") && link(address(chosen), "Latest"),
@@ -74,8 +74,12 @@ export async function archiveList(context) {
       if (!isStopped) replace(found, problem.message);
     }
   }
-  const first = await slice(given("before"));
-  searchOn(first);
+  try {
+    searchOn(await slice(given("before")));
+  } catch (problem) {
+    if (problem.status !== 400) throw problem;
+    replace(found, problem.message); // The fields stay, to be corrected.
+  }
   return {};
 
   function archiveTable(jobs) {

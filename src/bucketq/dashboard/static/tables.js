@@ -105,14 +105,14 @@ const VIEWS = {
   tokens: {
     title: "Tokens",
     intro: "What clients of brokers show. The tokens themselves are not kept.",
-    empty: "There are none: brokers accept every client that can reach them.",
+    empty: noTokens,
     columns: (c) => [
       { title: "Id", class: "id", cell: (t) => t.id },
       { title: "Name", cell: (t) => t.name },
       { title: "Rights", cell: (t) => h("span", { class: "tags" }, t.rights.map((right) => h("span", { class: "tag" }, right))) },
       { title: "Created", cell: (t) => ago(t.created_at) },
       { title: "Expires", cell: (t) => (t.expires_at ? ago(t.expires_at) : "never") },
-      { title: "", class: "actions", cell: (t) => actionButton(c, "Revoke", { title: `Revoke token ${t.id}?`, about: t.id, text: "Clients that show it are refused from now on.", danger: true }, { action: "revoke-token", name: t.id }) },
+      { title: "", class: "actions", cell: (t) => actionButton(c, "Revoke", { title: `Revoke token ${t.id}?`, about: t.id, text: "Clients that show it are refused from now on. Brokers ask for tokens even if none is left.", danger: true }, { action: "revoke-token", name: t.id }) },
     ],
   },
   settings: {
@@ -154,6 +154,14 @@ function limitNow(limit) {
   return parts.map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "string" ? moment(value) : number(value)}`).join(", ");
 }
 
+/** What brokers do if there are no tokens. It depends on a setting, which stays when the last one is revoked. */
+async function noTokens(context) {
+  const { rows } = await get(at(context.queue, "settings"));
+  return rows.find((row) => row.name === "require_token")?.value
+    ? "There are none, and brokers refuse every client: the setting require_token is on. Create one: bucketq token create URL"
+    : "There are none: brokers accept every client that can reach them.";
+}
+
 export const tableTitle = (name) => VIEWS[name].title;
 export const isTable = (name) => Object.hasOwn(VIEWS, name);
 
@@ -168,7 +176,8 @@ export async function tableView(context, name) {
     // Ages are written again, unless a person is about to use what is there.
     if (text === shown && hasFocus) return;
     shown = text;
-    replace(place, table(view.columns(context), rows, { caption: view.title, empty: view.empty, rowAttributes: () => ({ class: "row" }) }));
+    const empty = typeof view.empty === "function" && !rows.length ? await view.empty(context) : view.empty;
+    replace(place, table(view.columns(context), rows, { caption: view.title, empty, rowAttributes: () => ({ class: "row" }) }));
   }
   replace(context.main, h("div", { class: "title" }, h("h1", {}, view.title)), h("p", { class: "muted" }, view.intro), place);
   await load();
