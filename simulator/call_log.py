@@ -299,15 +299,21 @@ class RecordingQueue:
         return answer
 
     async def claim_batch(
-        self, consumer: str, epoch: int, batch: int, limit: int, lease_s: float | None
+        self,
+        consumer: str,
+        epoch: int,
+        batch: int,
+        limit: int,
+        lease_s: float | None,
+        acked: int = 0,
     ) -> BatchState:
         """Claim a batch; the name of the worker includes the consumer."""
         worker = f"{self._actor}@{consumer}"
         answer: BatchState = await self._note(
             "claim_batch",
-            {"consumer": consumer, "epoch": epoch, "batch": batch},
+            {"consumer": consumer, "epoch": epoch, "batch": batch, "acked": acked},
             lambda: self.queue.claim_batch(
-                consumer, epoch, batch, limit=limit, worker=worker, lease_s=lease_s
+                consumer, epoch, batch, limit=limit, worker=worker, lease_s=lease_s, acked=acked
             ),
         )
         return answer

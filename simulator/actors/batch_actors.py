@@ -1,7 +1,7 @@
 """Actors that use numbered batches, as Spark does: drivers of consumers, and writers.
 
 A driver opens a consumer, claims a batch, reads it, works on it with heartbeats, perhaps settles
-some of its jobs, and closes it.
+some of its jobs, and closes it, perhaps with the claim of the next one.
 After its death the next driver opens the consumer again and finds the batch. Drivers share a few
 consumer names, so they fence each other. A writer records a position only after it was
 acknowledged, and after a crash publishes again what it may have published already.
@@ -21,6 +21,8 @@ _WRITERS = ("sink", "sink", "tap")
 SETTLED = 0.0
 """How often a driver settles some jobs of a batch. A test sets it for worlds of its own: those that
 other tests know by their numbers take the same course as ever."""
+JOINED = 0.0
+"""How often a driver acknowledges a batch by the claim of the next one; set as ``SETTLED`` is."""
 _LONGEST_AT_THE_END_S = 1.0
 _SLICE = 2
 """Smaller than most batches, so that reading one takes several calls."""
@@ -42,9 +44,11 @@ async def _drive(
     rng, queue = actor.rng, actor.queue
     name, epoch = opened.consumer, opened.epoch
     batch = opened.batch if opened.pending else opened.batch + 1
+    acked = 0
     while True:
         try:
-            found = await queue.claim_batch(name, epoch, batch, rng.randint(1, 5), lease_s)
+            found = await queue.claim_batch(name, epoch, batch, rng.randint(1, 5), lease_s, acked)
+            acked = 0
             if not found.jobs and not found.lost:
                 await asyncio.sleep(rng.uniform(0.1, 2))
                 continue
@@ -60,6 +64,9 @@ async def _drive(
             continue
         except RejectedError:
             return  # Fenced, or closed by its own request whose answer was lost.
+        if JOINED and rng.random() < JOINED:
+            acked, batch = batch, batch + 1
+            continue
         close = queue.ack_batch if rng.random() < 0.85 else queue.release_batch
         if await actor.persist(close, name, epoch, batch) is None:
             return

@@ -2,18 +2,20 @@
 
 A batch number of a consumer stands for one set of jobs, except that jobs leave it when they are
 settled. Only the driver that opened the consumer
-last claims and closes batches. An acknowledged batch is completed, once, and nothing else with it.
+last claims and closes batches, and a batch is closed only if a driver asks for it. An acknowledged
+batch is completed, once, and nothing else with it.
 A position of a writer is published once, and an acknowledged position is there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
 
 from bucketq.errors import ConsumerFencedError
-from bucketq.model.numbered_batches import ConsumerRecord
+from bucketq.model.numbered_batches import BatchState, ConsumerRecord
 from bucketq.model.side_objects import is_side
 from bucketq.model.state import State
 from simulator.call_log import CallLog, RecordedCall
@@ -95,6 +97,22 @@ class ConsumerTracker:
                 return _ONE_SET, f"{row.id} {row.batch}: {jobs} came again as {row.jobs}"
         return None
 
+    def check_calls(
+        self, history: CallLog, known_since: Callable[[RecordedCall], int]
+    ) -> Iterator[tuple[Violation, int]]:
+        """Check all calls; yield each violation, with its version."""
+        asked: dict[tuple[str, int], int] = {}
+        for call in history.calls:
+            violation = self.check_call(history, call, known_since(call))
+            if violation is not None:
+                yield violation, call.ended_version
+            closed = call.detail.get("acked" if call.verb == "claim_batch" else "batch")
+            if call.verb in ("ack_batch", "release_batch", "claim_batch") and closed:
+                asked.setdefault((call.detail["consumer"], closed), call.began_version)
+        for name, closing in self.closings.items():
+            if asked.get(name, closing.version) >= closing.version:
+                yield ("a batch is closed only if a driver asks for it", str(name)), closing.version
+
     def check_call(
         self, history: CallLog, call: RecordedCall, known_since: int
     ) -> Violation | None:
@@ -113,7 +131,7 @@ class ConsumerTracker:
         elif call.succeeded and call.verb == "read_batch":
             violation = self._check_read(call)
         elif call.succeeded and call.verb in ("ack_batch", "release_batch"):
-            violation = self._check_closed(call)
+            violation = self._check_closed(call, call.answer, is_ack=call.verb == "ack_batch")
         return violation
 
     def _moments(self, call: RecordedCall, first: int) -> list[_ConsumerVersion]:
@@ -146,6 +164,9 @@ class ConsumerTracker:
                 # If it was open then, it was so for another driver alone.
                 is_committed = any(_has_open(at.row, detail["batch"]) for at in moments)
                 return _FENCED if is_committed else "no answer before its commit", str(call)
+        if detail.get("acked"):
+            done = (detail["acked"], answer.acked, answer.acked_lost)
+            return self._check_closed(call, BatchState(*done), is_ack=True)
         return None
 
     def _check_read(self, call: RecordedCall) -> Violation | None:
@@ -169,9 +190,12 @@ class ConsumerTracker:
                 return "settled means completed", f"{call}: {job_id} by {worker}"
         return None
 
-    def _check_closed(self, call: RecordedCall) -> Violation | None:
-        detail, answer = call.detail, call.answer
-        name = (detail["consumer"], detail["batch"])
+    def _check_closed(
+        self, call: RecordedCall, answer: BatchState, *, is_ack: bool
+    ) -> Violation | None:
+        """Check what a call has answered of the batch that it closed."""
+        detail = call.detail
+        name = (detail["consumer"], answer.batch)
         closing = self.closings.get(name)
         if closing is None or closing.version > call.ended_version:
             return "closed means closed", str(call)
@@ -182,7 +206,7 @@ class ConsumerTracker:
         kept = [job_id for job_id in self.sets[name][-1] if job_id not in answer.lost]
         if len(kept) != answer.jobs:
             return _ONE_SET, f"{call}: {self.sets[name]}"
-        if call.verb == "ack_batch":
+        if is_ack:
             for job_id in kept:
                 version, worker = self.completed.get(job_id, (0, ""))
                 if version != closing.version or not worker.endswith(f"@{name[0]}"):

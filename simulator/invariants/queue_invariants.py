@@ -390,10 +390,8 @@ def _check_fail(chain: CommitChain, call: RecordedCall) -> None:
 
 
 def _check_batches(chain: CommitChain) -> None:
-    for call in chain.history.calls:
-        violation = chain.consumers.check_call(chain.history, call, chain.known_since(call))
-        if violation is not None:
-            chain.violate(*violation, call.ended_version)
+    for violation, version in chain.consumers.check_calls(chain.history, chain.known_since):
+        chain.violate(*violation, version)
 
 
 def _check_claims(chain: CommitChain) -> None:

@@ -53,6 +53,20 @@ async def test_a_batch_is_claimed_read_and_acknowledged(queue: Queue[Any]) -> No
     assert await queue.claim_batch("spark", 1, 2, "index") == BatchState(2, 1)
 
 
+async def test_a_batch_is_acknowledged_in_the_commit_that_claims_the_next_one(
+    queue: Queue[Any],
+) -> None:
+    await queue.push_many(specs(*range(5)))
+    await queue.open_consumer("spark")
+    await queue.claim_batch("spark", 1, 1, limit=3)
+    before = (await queue.stats()).version
+    assert await queue.claim_batch("spark", 1, 2, limit=3, acked=1) == BatchState(2, 2, (), 3)
+    assert (await queue.stats()).version == before + 1
+    assert await queue.claim_batch("spark", 1, 2, limit=3, acked=1) == BatchState(2, 2)
+    assert await queue.claim_batch("spark", 1, 3, limit=3, acked=2) == BatchState(3, 0, (), 2)
+    assert (await queue.stats()).total("done") == 5
+
+
 async def test_the_next_driver_finds_the_identical_set_and_the_older_one_is_fenced(
     place: Place, queue: Queue[Any]
 ) -> None:
@@ -187,6 +201,7 @@ async def test_nonsense_is_refused_before_anything_is_sent(queue: Queue[Any]) ->
         lambda: queue.claim_batch("spark", 1, 0),
         lambda: queue.claim_batch("spark", 1, 1, lease_s=0),
         lambda: queue.claim_batch("spark", 0, 1),
+        lambda: queue.claim_batch("spark", 1, 2, acked=-1),
         lambda: queue.read_batch("spark", -1),
         lambda: queue.ack_batch("spark", 1, 2**63),
         lambda: queue.release_batch("", 1, 1),

@@ -59,7 +59,7 @@ class Inbox:
                 against the same bounds.
             pace_s: How long a write takes now, which is the hint for retries.
         """
-        rank = _RANKS.get(type(call.request.operation), _MIDDLE)
+        rank = _rank_of(call.request.operation)
         room = _ROOMS[rank]
         calls, size_bytes = waiting[0] + self._count, waiting[1] + self._bytes
         # A single call that is larger than the bound is rejected by the queue's own limits.
@@ -89,3 +89,9 @@ class Inbox:
                     error = UnavailableError("the call had expired before it was applied")
                     call.resolve(None, error)
         return portion
+
+
+def _rank_of(operation: ops.AnyOperation) -> int:
+    if isinstance(operation, numbered_batches.ClaimBatch) and operation.acked:
+        return _FIRST  # It finishes the batch before.
+    return _RANKS.get(type(operation), _MIDDLE)

@@ -398,6 +398,7 @@ class BlockingQueue(Generic[T]):
         lease_s: Duration | None = None,
         max_failures: int = 0,
         max_bytes: int = 0,
+        acked: int = 0,
     ) -> BatchState:
         """Take the next batch of jobs, or the one that is open again: the identical set.
 
@@ -412,6 +413,10 @@ class BlockingQueue(Generic[T]):
 
         A new batch ends before its payloads have more than ``max_bytes`` bytes, counting those that
         are kept beside the queue; it has one job at least. 0 means that they are not counted.
+
+        ``acked`` is the number of the batch before, if it is done: that is acknowledged in the same
+        commit, also if there are no jobs for this one. What it makes room for, by a limit or as a
+        job that others wait for, is found by the next claim. The answer has both batches.
         """
         return self._call(
             self._queue.claim_batch,
@@ -424,6 +429,7 @@ class BlockingQueue(Generic[T]):
             lease_s=lease_s,
             max_failures=max_failures,
             max_bytes=max_bytes,
+            acked=acked,
         )
 
     def read_batch(

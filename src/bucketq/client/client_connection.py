@@ -24,9 +24,10 @@ from bucketq.commit.base import CommitterLostError
 from bucketq.commit.outcome_errors import unanswered
 from bucketq.commit.request_ids import token_of
 from bucketq.errors import AccessDeniedError, BucketQError, RejectedError, UnavailableError
-from bucketq.model.numbered_batches import Publish
+from bucketq.model.numbered_batches import ClaimBatch, Publish
 from bucketq.model.operations import (
     WAITING,
+    AnyOperation,
     Claim,
     Complete,
     CompleteMany,
@@ -128,6 +129,7 @@ class ClientConnection:
         self._releases_many = "release_many" in wire.welcome.operations
         self._withdraws = "withdraw" in wire.welcome.operations
         self._snoozes = "snooze" in wire.welcome.operations
+        self._acks_and_claims = "ack_and_claim" in wire.welcome.operations
         self._knows_payloads = "payloads" in wire.welcome.operations
         self._knows_options = set(wire.welcome.operations) >= _OPTIONS
         self._wire = wire
@@ -169,12 +171,10 @@ class ClientConnection:
     async def submit(self, request: Request, timeout_s: float) -> Any:
         """Send a request, and wait for its answer."""
         operation = request.operation
-        if type(operation) is ReleaseMany and not self._releases_many:
-            message = f"the broker at {self.address} does not know release_many: upgrade it"
-            raise NotOfferedError(message)
-        if type(operation) is Fail and operation.snooze and not self._snoozes:
-            message = f"the broker at {self.address} does not know snooze: upgrade it"
-            raise NotOfferedError(message)
+        if (missing := self._not_offered(operation)) is not None:
+            raise NotOfferedError(
+                f"the broker at {self.address} does not know {missing}: upgrade it"
+            )
         if not self._knows_options:
             if isinstance(operation, Push | Publish):
                 refuse_options(operation.jobs, self._wire.welcome.operations, self.address)
@@ -192,6 +192,16 @@ class ClientConnection:
                 raise
             # The queue requires tokens since this connection was made: a new one shows it.
             raise DeniedError(str(error)) from error
+
+    def _not_offered(self, operation: AnyOperation) -> str | None:
+        """Return the feature that an operation needs and the broker does not have; None: none."""
+        if type(operation) is ReleaseMany and not self._releases_many:
+            return "release_many"
+        if type(operation) is Fail and operation.snooze and not self._snoozes:
+            return "snooze"
+        if type(operation) is ClaimBatch and operation.acked and not self._acks_and_claims:
+            return "ack_and_claim"
+        return None
 
     async def flush_archive(self) -> int:
         """Let the broker archive everything that is finished."""

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from bucketq.commit.request_ids import RequestId, parse_token, token_of
 from bucketq.errors import (
     InvalidRequestError,
@@ -15,6 +17,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.base import NewJob
+from bucketq.model.numbered_batches import AckBatch, BatchState, ClaimBatch
 from bucketq.model.operations import (
     Complete,
     CompleteMany,
@@ -93,6 +96,8 @@ async def send_instead(submit: Callable[[Request], Awaitable[Any]], request: Req
     """Do with other requests what a broker does not know; return the answer."""
     if isinstance(request.operation, Fail):
         return await _put_off(submit, request)
+    if isinstance(request.operation, ClaimBatch):
+        return await _ack_then_claim(submit, request.operation)
     return await _release_each(submit, request)
 
 
@@ -104,6 +109,16 @@ async def _put_off(submit: Callable[[Request], Awaitable[Any]], whole: Request) 
         _part_of(whole, 1).request(Release(job=snooze.job, lease=snooze.lease, delay_s=delay_s))
     )
     return "queued"
+
+
+async def _ack_then_claim(
+    submit: Callable[[Request], Awaitable[Any]], claim: ClaimBatch
+) -> BatchState:
+    """Acknowledge the batch before, and then claim the next one. Both can be sent again."""
+    ack = AckBatch(consumer=claim.consumer, epoch=claim.epoch, batch=claim.acked)
+    closed = await submit(Request(ack))
+    claimed = await submit(Request(replace(claim, acked=0)))
+    return replace(cast("BatchState", claimed), acked=closed.jobs, acked_lost=closed.lost)
 
 
 def _part_of(whole: Request, number: int) -> RequestId:

@@ -169,6 +169,8 @@ class ClaimBatch(Operation, frozen=True):
     """How many drivers may fail to finish a batch before it is taken apart; 0: any number."""
     max_bytes: int = 0
     """How many bytes the payloads of a batch may have, unless it has one job; 0: any number."""
+    acked: int = 0
+    """The batch before, if it is done: it is acknowledged in the same commit; 0: none is."""
 
 
 class ReadBatch(Operation, frozen=True):
@@ -282,6 +284,10 @@ class BatchState(Struct, frozen=True, gc=False):
     """How many jobs it holds, or how many were completed or given back by this."""
     lost: tuple[str, ...] = ()
     """The jobs that do not belong to it any more."""
+    acked: int = 0
+    """How many jobs of the batch before a claim has completed, as ``ClaimBatch.acked`` asked."""
+    acked_lost: tuple[str, ...] = ()
+    """The jobs of that batch that did not belong to it any more."""
 
 
 class BatchPage(Struct, frozen=True):

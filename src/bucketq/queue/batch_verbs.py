@@ -69,6 +69,7 @@ class BatchVerbs(Generic[T]):
         lease_s: Duration | None = None,
         max_failures: int = 0,
         max_bytes: int = 0,
+        acked: int = 0,
     ) -> BatchState:
         """Take the next batch of jobs, or the one that is open again: the identical set.
 
@@ -83,8 +84,13 @@ class BatchVerbs(Generic[T]):
 
         A new batch ends before its payloads have more than ``max_bytes`` bytes, counting those that
         are kept beside the queue; it has one job at least. 0 means that they are not counted.
+
+        ``acked`` is the number of the batch before, if it is done: that is acknowledged in the same
+        commit, also if there are no jobs for this one. What it makes room for, by a limit or as a
+        job that others wait for, is found by the next claim. The answer has both batches.
         """
         _check_batch(consumer, batch)
+        check.whole_number(acked, "acked", 0)
         operation = bulk.ClaimBatch(
             consumer=consumer,
             epoch=epoch,
@@ -96,6 +102,7 @@ class BatchVerbs(Generic[T]):
             lease_s=lease_seconds(lease_s),
             max_failures=max_failures,
             max_bytes=max_bytes,
+            acked=acked,
         )
         return cast("BatchState", await self._sender.send(operation))
 

@@ -90,8 +90,8 @@ class BucketQDataSource(DataSource):
         """Return a reader that claims jobs, or one that follows the changes or finished jobs."""
         check_streams(pyspark.__version__)
         from bucketq.spark.stream.archive_stream import ArchiveStreamReader  # noqa: PLC0415 - an older Spark has no such streams
-        from bucketq.spark.stream.changes_stream import ChangesStreamReader  # noqa: PLC0415
-        from bucketq.spark.stream.stream_reader import JobStreamReader  # noqa: PLC0415
+        from bucketq.spark.stream.changes_stream import ChangesStreamReader  # noqa: PLC0415 - as above
+        from bucketq.spark.stream.stream_reader import JobStreamReader  # noqa: PLC0415 - as above
 
         if is_of(self.options, "archive"):
             return ArchiveStreamReader(self.options, choose_columns(schema, DDL))

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from bucketq.errors import InvalidRequestError, LeaseLostError, UnavailableError
+from bucketq.model.numbered_batches import BatchState
 from bucketq.model.operations import ReleaseMany
 from bucketq.queue.push_options import JobSpec
 from bucketq.rpc.messages import OFFERED, Welcome
@@ -35,6 +36,23 @@ async def test_an_older_broker_is_sent_a_release_for_each_job() -> None:
         stats = await queue.stats()
         assert stats.counts == {"mail": {"queued": 30}}
         assert stats.version <= before + 2, "what comes together is committed together"
+
+
+@virtual
+async def test_an_older_broker_is_asked_to_acknowledge_before_it_is_asked_for_the_next_batch() -> (
+    None
+):
+    realm = Realm()
+    async with realm.serving("host1"), realm.client() as queue:
+        await queue.push_many([JobSpec(kind="mail", payload=number) for number in range(5)])
+        await queue.open_consumer("spark")
+        await queue.claim_batch("spark", 1, 1, limit=2)
+        page = await queue.read_batch("spark", 1)
+        await queue.complete(page.jobs[0])
+        state = await queue.claim_batch("spark", 1, 2, limit=2, acked=1)
+        assert state == BatchState(2, 2, (), 1, (page.jobs[0].id,))
+        assert await queue.claim_batch("spark", 1, 2, limit=2, acked=1) == BatchState(2, 2)
+        assert (await queue.stats()).counts == {"mail": {"done": 2, "running": 2, "queued": 1}}
 
 
 @pytest.mark.parametrize("lands", [True, False])

@@ -75,6 +75,7 @@ class BulkRules(RuleBasedStateMachine):
         limit=st.integers(1, 4),
         kinds=st.sampled_from([(), (), (), ("a",), ("a", "c")]),
         lease_s=lease_s,
+        acks=st.booleans(),
     )
     def claim_batch(
         self,
@@ -84,14 +85,18 @@ class BulkRules(RuleBasedStateMachine):
         limit: int,
         kinds: tuple[str, ...],
         lease_s: float | None,
+        *,
+        acks: bool,
     ) -> None:
         self.secrets += 1
         shown, record = self.held(consumer), self.state.consumers.get(consumer)
-        step = 0 if record is not None and record.is_open else 1
+        step = 0 if record is not None and record.is_open and not acks else 1
+        batch = max(1, shown["batch"] + (step if ahead == 0 else ahead))
         claim = ClaimBatch(
             consumer=consumer,
             epoch=max(1, shown["epoch"] - behind),
-            batch=max(1, shown["batch"] + (step if ahead == 0 else ahead)),
+            batch=batch,
+            acked=batch - 1 if acks else 0,
             secret=f"{self.secrets:032x}",
             worker="driver",
             kinds=kinds,

@@ -126,7 +126,8 @@ class BulkReference(TokenReference):
         row = self._mine(operation)
         if row["jobs"] and operation.batch == row["batch"]:
             return self._claim_again(row, operation, now, seen)
-        if row["jobs"] or operation.batch != row["batch"] + 1:
+        closes = bool(row["jobs"]) and operation.acked == row["batch"]
+        if (row["jobs"] and not closes) or operation.batch != row["batch"] + 1:
             raise InvalidRequestError
         claim = Claim(
             worker=operation.worker,
@@ -136,6 +137,12 @@ class BulkReference(TokenReference):
             lease_s=operation.lease_s,
         )
         taken = self._claim(claim, now, seen)
+        closed = BatchState(operation.acked, 0)
+        if closes:
+            ack = AckBatch(
+                consumer=operation.consumer, epoch=operation.epoch, batch=operation.acked
+            )
+            closed = self._ackbatch(ack, now, seen)
         if taken:
             row.update(batch=operation.batch, at=now)
             row["jobs"] = {job["id"]: job["lease"] for job in taken}
@@ -143,7 +150,7 @@ class BulkReference(TokenReference):
             row["seqs"] = {job["id"]: job["seq"] for job in taken}
         elif (now - row["at"]).total_seconds() > self.settings.consumer_retention_s / 10:
             row["at"] = now
-        return BatchState(operation.batch, len(taken))
+        return BatchState(operation.batch, len(taken), (), closed.jobs, closed.lost)
 
     def _claim_again(
         self, row: Row, operation: ClaimBatch, now: datetime, seen: Seen

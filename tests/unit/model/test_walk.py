@@ -157,7 +157,8 @@ class Walker:
             machine.open_consumer("spark", self.by)
         elif choice < 5:
             limit, lease_s = self.random.randint(1, 4), draw([None, 60.0])
-            machine.claim_batch(name, lag, draw([0] * 8 + [1, -1]), limit, self.kinds, lease_s)
+            ahead, acks = draw([0] * 8 + [1, -1]), self.number % 2 == 0
+            machine.claim_batch(name, lag, ahead, limit, self.kinds, lease_s, acks=acks)
         elif choice < 7:
             machine.close_batch(name, lag, draw([0] * 8 + [1, -1]), self.number < 30, self.by)
         elif choice < 8:

@@ -83,17 +83,27 @@ def recall_opening(
 
 
 def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
-    """Hand out the next batch, or the open one again."""
+    """Hand out the next batch, or the open one again; close the one before, if it is done.
+
+    Jobs are taken before others are completed: a claim that needs rows of segments must not have
+    changed anything. So it does not get jobs that waited for those of the batch before.
+    """
     leases.check_claim(state, operation)
     record = _opened(state, operation)
     check.whole_number(operation.max_failures, "max_failures", 0)
     check.whole_number(operation.max_bytes, "max_bytes", 0)
+    _check_acked(operation)
     if record.is_open and operation.batch == record.batch:
         return _replay(state, record, operation, now)
-    if record.is_open or operation.batch != record.batch + 1:
+    closes = record.is_open and operation.acked == record.batch
+    if (record.is_open and not closes) or operation.batch != record.batch + 1:
         raise _wrong_number(record, operation.batch)
+    done, lost = sort_jobs(state, record, record.jobs)
     alone, apart = take_alone(state, record, operation, now) if record.apart else (None, ())
     taken = leases.hand_out(state, operation, now) if alone is None else (alone,)
+    if closes:
+        _complete(state, done, now)
+        record = record.closed(now)
     if taken:
         claimed = replace(
             record,
@@ -107,11 +117,11 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
             at=now,
         )
         state.put_row(claimed)
-    elif apart != record.apart:
+    elif closes or apart != record.apart:
         state.put_row(replace(record, apart=apart, at=now))
     elif (now - record.at).total_seconds() > state.settings.consumer_retention_s / _SIGNS_OF_LIFE:
         state.put_row(replace(record, at=now))
-    return BatchState(operation.batch, len(taken))
+    return BatchState(operation.batch, len(taken), (), len(done), lost)
 
 
 def _replay(
@@ -179,12 +189,7 @@ def read(state: State, operation: ReadBatch, _now: datetime) -> BatchPage:
 
 def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
     """Complete what still belongs to a batch, and close it. It is idempotent."""
-    nothing = Completion(job="", lease="")
-
-    def complete(held: list[JobRecord]) -> None:
-        state.finish_jobs([leases.finished_with(job, nothing, now) for job in held])
-
-    return _close(state, operation, now, complete)
+    return _close(state, operation, now, lambda held: _complete(state, held, now))
 
 
 def release(state: State, operation: ReleaseBatch, now: datetime) -> BatchState:
@@ -222,6 +227,22 @@ def remove(state: State, operation: RemoveConsumer, now: datetime) -> bool:
     give_back(state, held, now)
     state.forget("consumers", record.id)
     return True
+
+
+def _complete(state: State, held: list[JobRecord], now: datetime) -> None:
+    """Complete jobs of a batch, without results."""
+    nothing = Completion(job="", lease="")
+    state.finish_jobs([leases.finished_with(job, nothing, now) for job in held])
+
+
+def _check_acked(operation: ClaimBatch) -> None:
+    """Check that a claim acknowledges the batch before, or none."""
+    check.whole_number(operation.acked, "acked", 0)
+    if operation.acked and operation.acked != operation.batch - 1:
+        raise InvalidRequestError(
+            f"a claim of batch {operation.batch} can acknowledge batch {operation.batch - 1}, and "
+            f"not batch {operation.acked}"
+        )
 
 
 def _check_name_and_number(operation: ClaimBatch | ReadBatch | AckBatch | ReleaseBatch) -> None:

@@ -441,7 +441,7 @@ class OpenConsumer(_message.Message):
     def __init__(self, consumer: _Optional[str] = ...) -> None: ...
 
 class ClaimBatch(_message.Message):
-    __slots__ = ("consumer", "epoch", "batch", "secret", "worker", "kinds", "limit", "lease_s", "max_failures", "max_bytes")
+    __slots__ = ("consumer", "epoch", "batch", "secret", "worker", "kinds", "limit", "lease_s", "max_failures", "max_bytes", "acked")
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
@@ -452,6 +452,7 @@ class ClaimBatch(_message.Message):
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     MAX_FAILURES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ACKED_FIELD_NUMBER: _ClassVar[int]
     consumer: str
     epoch: int
     batch: int
@@ -462,7 +463,8 @@ class ClaimBatch(_message.Message):
     lease_s: float
     max_failures: int
     max_bytes: int
-    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., secret: _Optional[str] = ..., worker: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., lease_s: _Optional[float] = ..., max_failures: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    acked: int
+    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., secret: _Optional[str] = ..., worker: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., lease_s: _Optional[float] = ..., max_failures: _Optional[int] = ..., max_bytes: _Optional[int] = ..., acked: _Optional[int] = ...) -> None: ...
 
 class ReadBatch(_message.Message):
     __slots__ = ("consumer", "batch", "start", "limit")
@@ -805,14 +807,18 @@ class Opened(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., pending: _Optional[int] = ..., is_empty: _Optional[bool] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("batch", "jobs", "lost")
+    __slots__ = ("batch", "jobs", "lost", "acked", "acked_lost")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    ACKED_FIELD_NUMBER: _ClassVar[int]
+    ACKED_LOST_FIELD_NUMBER: _ClassVar[int]
     batch: int
     jobs: int
     lost: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, batch: _Optional[int] = ..., jobs: _Optional[int] = ..., lost: _Optional[_Iterable[str]] = ...) -> None: ...
+    acked: int
+    acked_lost: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, batch: _Optional[int] = ..., jobs: _Optional[int] = ..., lost: _Optional[_Iterable[str]] = ..., acked: _Optional[int] = ..., acked_lost: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BatchPage(_message.Message):
     __slots__ = ("jobs", "lost", "next_start")

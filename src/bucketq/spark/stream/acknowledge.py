@@ -8,6 +8,7 @@ stays open until the query is started again, or until ``finish`` is called.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from bucketq.errors import InvalidRequestError
@@ -25,13 +26,18 @@ async def acknowledge_micro_batch(queue: Queue[Any], consumer: str, epoch: int, 
     a batch that is acknowledged already is left as it is.
     """
     state = await queue.ack_batch(consumer, epoch, batch)
-    if state.lost:
+    warn_of_lost(consumer, batch, state.lost)
+
+
+def warn_of_lost(consumer: str, batch: int, lost: Sequence[str]) -> None:
+    """Log that jobs of a micro-batch that is done were not completed with it, if some were not."""
+    if lost:
         _log.warning(
             "batch %d of consumer %r is done, but %d of its jobs were claimed by others before "
             "that, and run again: set a longer leaseSeconds",
             batch,
             consumer,
-            len(state.lost),
+            len(lost),
         )
 
 

@@ -4,8 +4,9 @@ Spark numbers what it reads, and after a crash asks for the same number again. H
 consumer batch that the queue itself keeps under the name of the consumer, so any process that asks
 again gets the identical set of jobs. What this guarantees:
 
-* A micro-batch is acknowledged (``acknowledge``) only when Spark asks for the next one, which Spark
-  does once it has committed the micro-batch. One that is not acknowledged is repeated.
+* A micro-batch is acknowledged only when Spark asks for the next one, which Spark does once it has
+  committed the micro-batch: the commit that claims the next one completes its jobs. One that is not
+  acknowledged is repeated.
 * A query without a checkpoint begins with the micro-batch that is not acknowledged.
 * While a micro-batch is open its leases are renewed, by claiming it again: that is one request for
   all its jobs, and a driver that was replaced gets an error from it.
@@ -33,7 +34,7 @@ from bucketq.model.records import JobRecord
 from bucketq.model.side_objects import payload_size
 from bucketq.queue.queue import Queue
 from bucketq.spark.format_options import StreamOptions
-from bucketq.spark.stream.acknowledge import acknowledge_micro_batch
+from bucketq.spark.stream.acknowledge import acknowledge_micro_batch, warn_of_lost
 
 A = TypeVar("A")
 
@@ -135,15 +136,16 @@ class MicroBatches:
     async def latest(self, start: int, limit: int | None) -> int:
         """Acknowledge up to ``start`` and claim the next batch; return ``start`` if it is empty."""
         self._check_start(start)
-        await self._acknowledge(start)
+        is_claimed = await self._acknowledge(start, limit)
         if not self._pending:
             if self._left == 0:
                 await self._update_waiting()
                 return start
             if self._left is None:
                 await self._wait_to_poll()
-        async with self._lock:
-            await self._retry(lambda: self._claim(start + 1, limit))
+        if not is_claimed:
+            async with self._lock:
+                await self._retry(lambda: self._claim(start + 1, limit))
         if not self._pending:
             self._found_none_at = asyncio.get_running_loop().time()
             self._left = None if self._left is None else 0
@@ -192,18 +194,26 @@ class MicroBatches:
             start = page.next_start
         return found, lost
 
-    async def _acknowledge(self, batch: int) -> None:
-        """Acknowledge a batch that Spark has committed, if it is the open one."""
-        if not self._pending or batch != self._last:
-            return
-        ask = partial(acknowledge_micro_batch, self._queue, self._name, self._epoch, batch)
-        async with self._lock:
-            await self._retry(ask)
-            self._pending = self._held = False
+    async def _acknowledge(self, batch: int, limit: int | None) -> bool:
+        """Acknowledge a batch that Spark has committed, if it is the open one.
 
-    async def _claim(self, batch: int, limit: int | None) -> BatchState:
+        The next one is claimed with it, in one commit; return whether it has jobs.
+        """
+        if not self._pending or batch != self._last:
+            return False
+        async with self._lock:
+            if self._left == 0:
+                ask = partial(acknowledge_micro_batch, self._queue, self._name, self._epoch, batch)
+                await self._retry(ask)
+                self._pending = self._held = False
+            else:
+                state = await self._retry(lambda: self._claim(batch + 1, limit, acked=batch))
+                warn_of_lost(self._name, batch, state.acked_lost)
+        return self._pending
+
+    async def _claim(self, batch: int, limit: int | None, *, acked: int = 0) -> BatchState:
         options = self._options
-        is_repeated = self._pending
+        is_repeated = self._pending and not acked
         most = min(limit or self._most_jobs, self._most_jobs)
         if self._left is not None and not is_repeated:
             most = min(most, self._left)
@@ -218,7 +228,10 @@ class MicroBatches:
             lease_s=options.lease_s,
             max_failures=options.max_failures,
             max_bytes=max_bytes,
+            acked=acked,
         )
+        if acked:
+            self._pending = self._held = False
         if is_repeated and not self._held and not state.jobs and not state.lost:
             _log.warning(
                 "batch %d of consumer %r has no jobs left: they were settled one by one, or it "
