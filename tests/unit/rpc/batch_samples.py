@@ -41,6 +41,19 @@ ENDED_BATCH = BatchRecord(
     callback="j1",
 )
 BATCH_OPERATIONS = (
+    numbered_batches.ClaimBatch(
+        consumer="spark",
+        epoch=3,
+        batch=2**63 - 1,
+        secret="5e" * 16,
+        worker="driver",
+        kinds=("index", "mail"),
+        limit=500,
+        lease_s=600.5,
+        max_failures=3,
+        max_bytes=2**60,
+        acked=2**63 - 2,
+    ),
     numbered_batches.SettleBatch(consumer="", batch=0, jobs=()),
     numbered_batches.SettleBatch(
         consumer="spark",

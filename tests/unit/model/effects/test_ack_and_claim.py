@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError
@@ -27,7 +29,7 @@ from tests.unit.model.effects.test_consumers import (
 )
 
 
-def next_one(batch: int, limit: int = 2, **fields: object) -> ClaimBatch:
+def next_one(batch: int, limit: int = 2, **fields: Any) -> ClaimBatch:
     """Claim a batch, and acknowledge the one before."""
     return claim(batch, acked=batch - 1, limit=limit, **{"secret": OTHER_SECRET} | fields)
 

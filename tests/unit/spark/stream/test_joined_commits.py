@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bucketq.model.limits import FEATURE
 from bucketq.queue.push_options import JobSpec
 from tests.unit.commit.worlds import World, lose_answer, refuse, virtual
 from tests.unit.spark.stream.test_micro_batches import driving, ids, push, statuses
@@ -62,7 +61,7 @@ async def test_a_query_that_ends_by_itself_takes_jobs_that_the_last_batch_held_u
         first = await queue.push("index", 1)
         after = [first] if held_up == "after" else None
         await queue.push_many([JobSpec(kind="index", payload=2, after=after)])
-    assert held_up == "after" or FEATURE in (await world.state()).requires
+    assert len((await world.state()).limits) == (held_up == "limit")
     async with driving(world) as batches:
         await batches.limit_to_queued()
         for start in (0, 1):
