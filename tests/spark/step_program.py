@@ -1,9 +1,10 @@
 """A program that runs one stream to its end, or kills itself with its JVM at a named step.
 
 ``python -m tests.spark.step_program FOLDER WHAT STEP MASTER``: ``WHAT`` is ``archive``, a stream of
-finished jobs, or ``settle``, a stream that settles some jobs of each batch. The queue is
-``FOLDER/queue.json``. The program dies once, and leaves a file ``died``; without a step it does
-not. What each batch had is appended to the file ``batches``.
+finished jobs, ``jobs``, a stream of jobs, or ``settle``, a stream that settles some jobs of each
+batch. The queue is ``FOLDER/queue.json``, or what ``FOLDER/url`` names. The program dies once, and
+leaves a file ``died``; without a step it does not. What each batch had is appended to the file
+``batches``.
 """
 
 from __future__ import annotations
@@ -25,12 +26,17 @@ import bucketq
 import bucketq.spark
 from bucketq.spark.data_source import BucketQDataSource
 from bucketq.spark.stream.archive_stream import ArchiveStreamReader
+from bucketq.spark.stream.stream_reader import JobStreamReader
+from bucketq.spark.table.job_schema import STREAM_DDL
 from tests.spark.session import PLAIN_PLANS, configured
 
 A_BATCH = 4
 ARCHIVE_STEPS = ("offset", "planned", "read", "begun", "noted", "committed")
 """Before the end of a batch is known, when its tasks are, in a task, before and after its output,
 and after Spark has committed it."""
+JOB_STEPS = ("offset", "claimed", "planned", "read", "begun", "noted", "committed")
+"""The same for jobs, with the second batch: the first is done. ``claimed`` is after the commit that
+completes the first batch and claims the second, of which Spark does not know yet."""
 SETTLE_STEPS = ("begun", "half", "settled", "committed")
 """Before anything is settled, between two commits, after both, and after Spark's commit."""
 
@@ -77,6 +83,65 @@ class MortalReader(ArchiveStreamReader):
         may_die(self.folder, "read")
 
 
+class MortalJobs(BucketQDataSource):
+    """The format ``mortal-jobs``: jobs as a stream. The option ``folder`` is the program's."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mortal-jobs"
+
+    def schema(self) -> str:
+        return STREAM_DDL
+
+    def streamReader(self, schema: StructType) -> MortalJobReader:  # noqa: N802 - Spark's name
+        del schema
+        given = dict(self.options)
+        return MortalJobReader(Path(given.pop("folder")), given)
+
+
+class MortalJobReader(JobStreamReader):
+    """Dies at the steps of a source, with its second batch."""
+
+    def __init__(self, folder: Path, given: Any) -> None:
+        super().__init__(given)
+        self.folder = folder
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802 - Spark's name
+        if start["batch"] == 1:
+            may_die(self.folder, "offset")
+        found = super().latestOffset(start, limit)
+        if start["batch"] == 1:
+            may_die(self.folder, "claimed")
+        return found
+
+    def partitions(self, start: Any, end: Any) -> Any:
+        found = super().partitions(start, end)
+        if end["batch"] == 2:
+            may_die(self.folder, "planned")
+        return found
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        yield from super().read(partition)
+        if partition.number == 2:
+            may_die(self.folder, "read")
+
+
+def keep_jobs(folder: Path, batch: bucketq.spark.StreamBatch) -> None:
+    """Note the ids of a batch under the number that the queue gave it."""
+    ids = [row.id for row in batch.frame.select("id").collect()]
+    if batch.number > 1:
+        may_die(folder, "begun")
+    note(folder, batch.number, ids)
+    if batch.number > 1:
+        may_die(folder, "noted")
+
+
+def url_of(folder: Path) -> str:
+    """Return the address of the queue."""
+    place = folder / "url"
+    return place.read_text() if place.exists() else (folder / "queue.json").as_uri()
+
+
 def note(folder: Path, number: int, ids: list[str]) -> None:
     """Append what a batch had."""
     with (folder / "batches").open("a") as log:
@@ -99,7 +164,14 @@ def settle_some(folder: Path, batch: bucketq.spark.StreamBatch) -> None:
 
 def stream(spark: SparkSession, folder: Path, what: str) -> Any:
     """Return the stream, which is to be started."""
-    url = (folder / "queue.json").as_uri()
+    url = url_of(folder)
+    if what == "jobs":
+        source = spark.readStream.format(MortalJobs.name()).options(
+            consumer="c", folder=str(folder)
+        )
+        keeping = bucketq.spark.for_each_batch(lambda batch: keep_jobs(folder, batch), url, "c")
+        mine = source.option("maxJobsPerTrigger", A_BATCH).load(url)
+        return mine.writeStream.foreachBatch(keeping)
     if what == "settle":
         jobs = spark.readStream.format("bucketq").option("consumer", "c")
         settling = bucketq.spark.for_each_batch(lambda batch: settle_some(folder, batch), url, "c")
@@ -118,9 +190,10 @@ def stream(spark: SparkSession, folder: Path, what: str) -> Any:
     return source.load(url).writeStream.foreachBatch(keep)
 
 
-def die_after_commit(folder: Path) -> None:
-    """Wait until Spark has committed a batch."""
-    while not (folder / "checkpoint" / "commits" / "0").exists():
+def die_after_commit(folder: Path, what: str) -> None:
+    """Wait until Spark has committed a batch: the first, or the second of a stream of jobs."""
+    batch = "1" if what == "jobs" else "0"
+    while not (folder / "checkpoint" / "commits" / batch).exists():
         time.sleep(0.01)
     may_die(folder, "committed")
 
@@ -133,7 +206,8 @@ def main(folder: Path, what: str, step: str, master: str) -> None:
         spark.conf.set(name, value)
     bucketq.spark.register(spark)
     spark.dataSource.register(MortalStream)
-    threading.Thread(target=die_after_commit, args=[folder], daemon=True).start()
+    spark.dataSource.register(MortalJobs)
+    threading.Thread(target=die_after_commit, args=[folder, what], daemon=True).start()
     query = stream(spark, folder, what).option("checkpointLocation", str(folder / "checkpoint"))
     query.trigger(availableNow=True).start().awaitTermination()
     spark.stop()

@@ -1,4 +1,4 @@
-"""A driver is killed with its JVM at each step of a stream of the archive, and of ``settle``."""
+"""A driver is killed with its JVM at each step of streams of jobs, of the archive, of ``settle``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,11 @@ import pytest
 
 import bucketq
 from bucketq import JobSpec
-from tests.spark.clusters import EXECUTORS
+from tests.spark.clusters import EXECUTORS, start_standalone
 from tests.spark.features import records
 from tests.spark.finished_jobs import archive, finished, hours_ago
 from tests.spark.spark_home import ROOT
-from tests.spark.step_program import ARCHIVE_STEPS, SETTLE_STEPS
+from tests.spark.step_program import ARCHIVE_STEPS, JOB_STEPS, SETTLE_STEPS
 from tests.spark.stream_program import batches
 
 JOBS = 12
@@ -83,6 +85,44 @@ def test_a_stream_of_finished_jobs_has_each_once(
     assert all(each == tries[0] for tries in found.values() for each in tries), found
     once = [name for tries in found.values() for name in tries[0]]
     assert sorted(once) == sorted(job.id for job in jobs)
+
+
+STANDALONE = "standalone"
+STORED = "stored"
+
+
+@pytest.mark.parametrize(
+    ("step", "where"),
+    [
+        *((step, HERE) for step in JOB_STEPS),
+        *((step, STORED) for step in ("offset", "claimed", "noted")),
+        *((step, STANDALONE) for step in ("offset", "claimed", "read")),
+    ],
+)
+def test_a_stream_of_jobs_has_each_once(
+    tmp_path: Path,
+    spark_environ: dict[str, str],
+    store_url: Callable[[], str],
+    step: str,
+    where: str,
+) -> None:
+    url = store_url() if where == STORED else (tmp_path / "queue.json").as_uri()
+    (tmp_path / "url").write_text(url)
+    with bucketq.connect_sync(url, mode="direct") as queue:
+        queue.configure(archive_after_s=3600)
+        ids = queue.push_many([JobSpec(kind="x", payload=number) for number in range(JOBS)])
+    with ExitStack() as stack:
+        master = HERE
+        if where == STANDALONE:
+            master = start_standalone(stack, tmp_path, spark_environ)
+        run_twice(tmp_path, "jobs", step, master, spark_environ)
+    found = sets(tmp_path)
+    assert all(each == tries[0] for tries in found.values() for each in tries), found
+    assert sorted(found) == [1, 2, 3]
+    assert len(found[2]) == (2 if step == "noted" else 1), "only what was noted is noted again"
+    assert sorted(name for tries in found.values() for name in tries[0]) == sorted(ids)
+    states = {(job.status, job.attempt, job.lost_leases) for job in records(url)}
+    assert states == {("done", 1, 0)}
 
 
 @pytest.mark.parametrize(
