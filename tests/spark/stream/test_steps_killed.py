@@ -1,4 +1,4 @@
-"""A driver is killed with its JVM at each step of streams of jobs, of the archive, of ``settle``."""
+"""A driver is killed with its JVM at each step of streams: of jobs, of the archive, of settling."""
 
 from __future__ import annotations
 
