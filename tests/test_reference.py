@@ -15,10 +15,11 @@ from bucketq import Backoff, Settings, errors
 from bucketq.broker.leader import SNAPSHOT_BYTES
 from bucketq.client.connect_arguments import Launch, Mode
 from bucketq.codec import Document, decode
+from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.request_ids import RequestId
 from bucketq.model import settings as queue_settings
 from bucketq.model.base import NewJob
-from bucketq.model.operations import Claim, Push, Request
+from bucketq.model.operations import Claim, List, Push, ReadSnapshot, Request
 from bucketq.model.request_digest import digest
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
@@ -38,6 +39,7 @@ SETTINGS = REFERENCE / "settings.md"
 ERRORS = REFERENCE / "errors.md"
 PROTOCOL = REFERENCE / "protocol.md"
 WIRE = REFERENCE / "wire.md"
+PROTO = ROOT / "src" / "bucketq" / "rpc" / "protobuf" / "bucketq.proto"
 CONNECTING = ROOT / "docs" / "guides" / "connecting.md"
 ARCHITECTURE = ROOT / "docs" / "contributing" / "architecture.md"
 PACKAGE = ROOT / "src" / "bucketq"
@@ -122,6 +124,11 @@ def test_the_calls_and_limits_of_the_wire_are_those_of_the_code() -> None:
     assert f"{MAX_REQUEST_BYTES // 1024**2} MiB, {MAX_CALLS:,} calls" in text
     assert f"up to {MAX_RESPONSE_BYTES // 1024**3} GiB" in text
     assert f"a queue of up to {SNAPSHOT_BYTES // 1024**2} MiB" in text
+    reads = (Request(ReadSnapshot()), Request(List(limit=1)))
+    whole, row = (PendingRequest(each, 0, 0.0) for each in reads)
+    assert f"whole queues counted as {whole.size_bytes // row.size_bytes:,} each" in text
+    proto = PROTO.read_text("utf-8")
+    assert f"A message to a broker has at most {MAX_MESSAGE_BYTES // 1024**2} MiB;" in proto
 
 
 def test_the_specified_object_is_what_the_code_writes() -> None:
