@@ -221,6 +221,16 @@ async def test_the_numbers_add_up(place: Place, queue: Queue[Any]) -> None:
     assert stats.broker == stored.broker
 
 
+async def test_samples_are_returned_on_request_if_there_is_a_broker(queue: Queue[Any]) -> None:
+    await queue.push("mail", 1)
+    assert (await queue.stats()).samples is None
+    found = await queue.stats(samples=True)
+    assert (found.samples is not None) == (found.commit_stats is not None)
+    for sample in found.samples or ():
+        assert 0 <= sample.version <= found.version
+        assert (sample.queued, sample.pushed) in {(0, 0), (1, 1)}
+
+
 async def test_a_snapshot_holds_every_job_at_the_version_in_the_storage(
     place: Place, queue: Queue[Any]
 ) -> None:

@@ -92,6 +92,17 @@ def test_a_ring_that_was_filled_stays_bounded_and_keeps_a_day() -> None:
     assert max(a - b for a, b in pairwise(found)) <= 130
 
 
+def test_pages_that_are_open_get_what_was_filled_in() -> None:
+    ring, later = StatsRing(), NOW + timedelta(seconds=600)
+    ring.add(STATS, NOW)
+    sent_ms = ring.last_ms()
+    assert ring.samples(after_ms=sent_ms) == []
+    ring.fill(replace(STATS, samples=(counted(700), counted(300), counted(10))), later)
+    ring.add(STATS, later)
+    sent = [later.timestamp() - each.at_ms / 1000 for each in ring.samples(after_ms=sent_ms)]
+    assert sent == [300, 10, 0]
+
+
 def test_a_broker_without_samples_leaves_the_ring_as_it_is() -> None:
     ring = StatsRing()
     ring.fill(STATS, NOW)

@@ -75,7 +75,9 @@ async def _watch(out: Output, queue: Queue[Any], pause_s: float) -> None:
 def _document(found: Stats) -> dict[str, Any]:
     totals = {status: found.total(status) for status in STATUSES}
     more = {"head_bytes": found.head_bytes, "totals": totals, "unclaimed": found.unclaimed()}
-    return {**plain(found), **more}
+    shown = plain(found)
+    del shown["samples"]  # They were not asked for.
+    return {**shown, **more}
 
 
 def _line(found: Stats) -> str:
