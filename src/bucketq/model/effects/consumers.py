@@ -98,9 +98,9 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
     closes = record.is_open and operation.acked == record.batch
     if (record.is_open and not closes) or operation.batch != record.batch + 1:
         raise _wrong_number(record, operation.batch)
-    done, lost = sort_jobs(state, record, record.jobs)
     alone, apart = take_alone(state, record, operation, now) if record.apart else (None, ())
     taken = leases.hand_out(state, operation, now) if alone is None else (alone,)
+    done, lost = sort_jobs(state, record, record.jobs)
     if closes:
         _complete(state, done, now)
         record = record.closed(now)

@@ -148,7 +148,7 @@ def _decode_head(
         ColdRowsNeededError: It was not read, and perhaps what ``more`` jobs after it need.
     """
     try:
-        state.waiting.head_of(kind, now)
+        state.waiting.head_of(kind, now, more + 1)
     except ColdRowsNeededError as needed:
         kinds = [other for _, other, _ in nsmallest(min(more, _KINDS_AHEAD), others)]
         # Jobs of two kinds may be in one block.

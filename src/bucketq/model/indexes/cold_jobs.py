@@ -136,11 +136,11 @@ class ColdJobs:
         del self.lanes[name]
         return None
 
-    def decode_next(self, name: str) -> list[JobRecord]:
+    def decode_next(self, name: str, wanted: int = 1) -> list[JobRecord]:
         """Decode the next jobs of the run that ``bound_of`` stands for; return those to line up.
 
         Raises:
-            ColdRowsNeededError: They have not been read.
+            ColdRowsNeededError: They have not been read. It asks for ``wanted`` jobs, if it can.
         """
         lane = self.lanes[name]
         run = lane[0][3]
@@ -148,7 +148,7 @@ class ColdJobs:
         if "\n" in name:
             jobs, stop = self.rows.next_jobs(run, 1, _GROUP_JOBS)
         else:
-            jobs, stop = self.rows.next_jobs(run, _READ_AHEAD)
+            jobs, stop = self.rows.next_jobs(run, _READ_AHEAD, wanted=wanted)
         run.position = stop
         if jobs:
             run.seq = jobs[-1][1].seq + 1

@@ -32,6 +32,9 @@ from bucketq.model.segments import (
     unique_name,
 )
 
+_MOST_ASKED_BYTES = 4 << 20
+"""Enough for a claim of 10,000 small jobs, and a few of the largest."""
+
 
 class SegmentPart(NamedTuple):
     """A part of a segment that has to be read."""
@@ -357,11 +360,12 @@ class ColdRows:
         return seqs
 
     def next_jobs(
-        self, run: ColdRun, ahead: int = 1, most: int | None = None
+        self, run: ColdRun, ahead: int = 1, most: int | None = None, wanted: int = 1
     ) -> tuple[list[ColdJob], int]:
         """Return the next jobs of a run, ``most`` or those of a block; and the position behind.
 
-        Raises ``ColdRowsNeededError``, which asks for ``ahead`` blocks at once.
+        Raises ``ColdRowsNeededError``, which asks for ``ahead`` blocks at once, or more if the
+        claim wants more jobs: each time that it asks it has to begin anew.
         """
         position = run.segment.gone.next_live(run.position)
         if position >= run.stop:
@@ -370,7 +374,7 @@ class ColdRows:
         if index is None:
             message = f"segment {run.segment.record.id} has runs but no index"
             raise AssertionError(message)
-        blocks = index.blocks_of(position, run.stop)[:ahead]
+        blocks = index.blocks_of(position, run.stop)
         stop = min(run.stop, blocks[0].stop)
         if most is not None:
             stop = min(stop, position + most)
@@ -378,7 +382,8 @@ class ColdRows:
             return self.jobs_of(run.segment, index, position, stop), stop
         except ColdRowsNeededError:
             record = run.segment.record
-            missing = [block for block in blocks if not self.cache.has_block(record, block)]
+            asked = _first_blocks(blocks, ahead, position + wanted)
+            missing = [block for block in asked if not self.cache.has_block(record, block)]
             raise ColdRowsNeededError([SegmentPart(record, each) for each in missing]) from None
 
     def _candidates(
@@ -432,3 +437,14 @@ def _places_by_distance(ids: Collection[str], segment: Segment) -> Iterator[tupl
 def _live(rows: Iterator[tuple[int, int]], gone: Gone) -> Iterator[tuple[int, int]]:
     """Leave out rows that have left, by their positions."""
     return (row for row in rows if row[1] not in gone)
+
+
+def _first_blocks(blocks: Sequence[Block], least: int, stop: int) -> Sequence[Block]:
+    """Return the first ``least`` blocks, and those that begin before ``stop``, of 4 MiB in all."""
+    count = size_bytes = 0
+    while count < len(blocks) and (count < least or blocks[count].start < stop):
+        size_bytes += blocks[count].length
+        if count >= least and size_bytes > _MOST_ASKED_BYTES:
+            break
+        count += 1
+    return blocks[:count]

@@ -83,12 +83,15 @@ class WaitingJobs:
             return job.order, name, job
         return None if bound is None else (bound, name, None)
 
-    def head_of(self, name: str, now: datetime) -> JobRecord | None:
-        """The next job of a lane that is due, or None. Raises ``ColdRowsNeededError``."""
+    def head_of(self, name: str, now: datetime, wanted: int = 1) -> JobRecord | None:
+        """The next job of a lane that is due, or None. Raises ``ColdRowsNeededError``.
+
+        ``wanted`` is how many jobs the caller will ask for, one after the other.
+        """
         while (first := self.first_of(name, now)) is not None:
             if first[2] is not None:
                 return first[2]
-            for each in self._cold.decode_next(name):
+            for each in self._cold.decode_next(name, wanted):
                 self.lane(name).add(each)
         return None
 

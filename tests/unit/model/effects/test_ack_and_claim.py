@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError
-from bucketq.model.indexes.cold_rows import ColdRowsNeededError
+from bucketq.model.indexes.cold_jobs import _READ_AHEAD as READ_AHEAD
+from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.limits import SetLimit
 from bucketq.model.numbered_batches import (
     BatchState,
@@ -17,6 +19,7 @@ from bucketq.model.numbered_batches import (
     SettledJob,
 )
 from bucketq.model.operations import Pause, Push, Request
+from bucketq.model.segments import Block
 from bucketq.model.transitions import apply
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import Driver, new_job, rows_of
@@ -166,3 +169,26 @@ def test_a_claim_that_needs_rows_of_a_segment_changes_nothing_before_they_are_re
         apply(deep.state, Request(next_one(2)), queue.now)
     assert rows_of(deep.state) == before
     assert deep.apply(Request(next_one(2)), queue.now).answer == BatchState(2, 2, (), 2)
+
+
+def test_a_claim_of_many_jobs_asks_at_once_for_all_blocks_that_it_needs() -> None:
+    queue = opened(max_format=2)
+    for first in range(0, 6_000, 1_000):
+        queue.push_many(*(f"job-{number:05d}" for number in range(first, first + 1_000)))
+    deep = DeepState(queue.state)
+    spill = deep.spill("ready", queue.now, 6_000)
+    assert spill is not None
+    assert deep.apply(Request(spill), queue.now).error is None
+    deep.reload()
+    asked = list[int]()
+    fetch = deep.memory.fetch
+
+    def count(parts: Sequence[SegmentPart]) -> None:
+        asked.append(sum(isinstance(part.what, Block) for part in parts))
+        fetch(parts)
+
+    deep.memory.fetch = count  # type: ignore[method-assign]
+    found = deep.apply(Request(claim(1, limit=5_000)), queue.now).answer
+    assert found == BatchState(1, 5_000)
+    assert len([blocks for blocks in asked if blocks]) == 1, asked
+    assert max(asked) > READ_AHEAD
