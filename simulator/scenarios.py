@@ -26,6 +26,7 @@ Scenario = Literal[
     "links",
     "follow-ups",
     "payloads",
+    "crowds",
 ]
 """The patterns.
 
@@ -36,7 +37,8 @@ many clients of few brokers; ``engines`` is one of these whose workers are real 
 programs also wait for jobs; and ``unique``, ``expiry`` and ``groups`` are ones in which all also
 push unique jobs, jobs that expire soon, or jobs of groups and kinds with limits; in ``schedules``
 some keep schedules, too, and in ``links`` all also push batches, and jobs that wait for others; in
-``follow-ups`` most workers push jobs with their completions, and put jobs off.
+``follow-ups`` most workers push jobs with their completions, and put jobs off; in ``crowds`` all
+also push, claim and complete many jobs at the same moment.
 """
 
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
@@ -156,6 +158,13 @@ def _use_payloads(cluster: SimulatedCluster) -> None:
             program.roles = (*program.roles, "payloads")
 
 
+def _use_crowds(cluster: SimulatedCluster) -> None:
+    """Let every user of the queue have many callers, too."""
+    for program in cluster.programs:
+        if program.roles:
+            program.roles = (*program.roles, "crowd")
+
+
 def _use_schedules(cluster: SimulatedCluster) -> None:
     """Let two users keep schedules, too; more would change each other's all the time."""
     for program in [each for each in cluster.programs if each.roles][:2]:
@@ -194,6 +203,7 @@ _CHANGED: dict[Scenario, Callable[[SimulatedCluster], None]] = {
     "unique": _use_unique,
     "expiry": _use_expiry,
     "payloads": _use_payloads,
+    "crowds": _use_crowds,
     "schedules": _use_schedules,
     "groups": _use_groups,
     "links": _use_links,

@@ -24,6 +24,7 @@ from bucketq.testing.simulated_process import Process
 from bucketq.testing.virtual_loop import VirtualLoop
 from simulator.actors.batch_actors import consume, write
 from simulator.actors.bulk_actors import BulkPublisher
+from simulator.actors.crowd_actors import crowd
 from simulator.actors.expiry_actors import produce_expiring
 from simulator.actors.follow_up_actors import follow
 from simulator.actors.group_actors import produce_groups, set_limits
@@ -399,6 +400,7 @@ class SimulatedCluster:
 
 
 _PRODUCERS = {
+    "crowd": crowd,
     "expiry": produce_expiring,
     "groups": produce_groups,
     "links": produce_linked,

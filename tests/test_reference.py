@@ -20,7 +20,7 @@ from bucketq.commit.request_ids import RequestId
 from bucketq.model import settings as queue_settings
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Claim, List, Push, ReadSnapshot, Request
-from bucketq.model.request_digest import digest
+from bucketq.model.requests.request_digest import digest
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.rpc.grpc.grpc_methods import UNARY

@@ -18,9 +18,9 @@ from bucketq.codec.deletion_vector import encode_vector, vector_id
 from bucketq.codec.pushed_rows import class_of_new, pushed_row
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
 from bucketq.model.records import Backoff, BrokerRecord, Failure, JobRecord, KeyRecord
+from bucketq.model.requests.sessions import Session, Sessions
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.segments import Gone, Range, SegmentClass, SegmentRecord
-from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord

@@ -47,11 +47,11 @@ from bucketq.model.records import (
     KeyRecord,
     Progress,
 )
+from bucketq.model.requests.sessions import Session
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.results import ResultRow
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.segments import Block, Line, SegmentClass, SegmentRecord, TidySegments, hash_id
-from bucketq.model.sessions import Session
 from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord
 from bucketq.model.transitions import apply

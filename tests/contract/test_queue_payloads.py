@@ -160,7 +160,8 @@ async def test_any_json_value_comes_out_as_it_went_in(place: Place, payload: obj
         (msgspec.Raw(b"{not json"), "valid JSON"),
         (msgspec.Raw(b'{"a":\n1}'), "line breaks"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    # Workers of pytest-xdist escape a surrogate in different ways.
+    ids=lambda value: value.replace("\ud800", "") if isinstance(value, str) else "",
 )
 async def test_a_payload_that_would_not_come_out_is_refused(
     place: Place, queue: Queue[Any], payload: object, reason: str

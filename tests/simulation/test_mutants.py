@@ -36,7 +36,7 @@ from bucketq.model.operations import (
     Request,
 )
 from bucketq.model.records import JobRecord
-from bucketq.model.sessions import MISSING, Session, Sessions
+from bucketq.model.requests.sessions import MISSING, Session, Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
 from bucketq.model.transitions import apply

@@ -14,12 +14,13 @@ from bucketq.model.effects import leases
 from bucketq.model.effects.follow_ups import push_follow_ups
 from bucketq.model.operations import Complete, Request
 from bucketq.model.records import JobRecord
+from bucketq.model.requests import repeats
 from bucketq.model.state import State
 from simulator.simulation import simulate
 from tests.simulation.test_mutants import expect
 
 Patch = pytest.MonkeyPatch
-_COMPLETE, _SNOOZE, _REMEMBER = leases.complete, leases._snooze, transitions._remember
+_COMPLETE, _SNOOZE, _REMEMBER = leases.complete, leases._snooze, repeats.remember
 
 
 def replace_complete(monkeypatch: Patch, complete: Any) -> None:
@@ -62,7 +63,7 @@ def test_pushing_again_when_a_completion_is_repeated_is_noticed(monkeypatch: Pat
             _REMEMBER(state, request, *others)
 
     replace_complete(monkeypatch, complete)
-    monkeypatch.setattr(transitions, "_remember", remember)  # Sessions would hide it.
+    monkeypatch.setattr(repeats, "remember", remember)  # Sessions would hide it.
     expect(
         "a follow-up needs a completion",
         "a completion pushes its follow-ups",

@@ -51,9 +51,9 @@ from bucketq.model.operations import Release, Request
 from bucketq.model.oversight.audit_notes import note_action
 from bucketq.model.partitions import FEATURE as PARTITIONS
 from bucketq.model.records import JobRecord
+from bucketq.model.requests.sessions import Sessions
 from bucketq.model.schedules import FEATURE as SCHEDULES
 from bucketq.model.segments import SegmentClass
-from bucketq.model.sessions import Sessions
 from bucketq.model.state import State
 from bucketq.model.transitions import apply
 from bucketq.store.base import StoredObject

@@ -78,6 +78,7 @@ class Leader:
     """The broker of one queue, while it leads."""
 
     mode = "broker in this process"
+    joins = True
 
     def __init__(
         self,

@@ -27,7 +27,6 @@ from bucketq.errors import AccessDeniedError, BucketQError, RejectedError, Unava
 from bucketq.model.numbered_batches import ClaimBatch, Publish
 from bucketq.model.operations import (
     WAITING,
-    AnyOperation,
     Claim,
     Complete,
     CompleteMany,
@@ -93,12 +92,16 @@ class _Pending(Struct, eq=False):
         return operation.wait_s if isinstance(operation, WAITING) else 0.0
 
     @property
-    def withdraw(self) -> Withdraw | None:
-        """The operation that undoes it, if it is a claim."""
-        if self.claim is None or not isinstance(self.request, Request):
-            return None
-        request = self.request
-        return Withdraw(session=request.session, number=request.number, secret=self.claim.secret)
+    def withdrawals(self) -> list[Withdraw]:
+        """The operations that undo it, if it is a claim, or several that are joined."""
+        request, claim = self.request, self.claim
+        if claim is None or not isinstance(request, Request):
+            return []
+        numbers = request.numbers or (request.number,)
+        return [
+            Withdraw(session=request.session, number=number, secret=claim.secret)
+            for number in numbers
+        ]
 
     def expired(self, where: str) -> Exception:
         """Return the error of a call that has timed out."""
@@ -128,6 +131,8 @@ class ClientConnection:
         self._shows_token = wire.welcome.proof != b""
         self._releases_many = "release_many" in wire.welcome.operations
         self._withdraws = "withdraw" in wire.welcome.operations
+        self.joins = "joined" in wire.welcome.operations
+        """Whether the broker takes several requests as one."""
         self._snoozes = "snooze" in wire.welcome.operations
         self._acks_and_claims = "ack_and_claim" in wire.welcome.operations
         self._knows_payloads = "payloads" in wire.welcome.operations
@@ -171,7 +176,7 @@ class ClientConnection:
     async def submit(self, request: Request, timeout_s: float) -> Any:
         """Send a request, and wait for its answer."""
         operation = request.operation
-        if (missing := self._not_offered(operation)) is not None:
+        if (missing := self._not_offered(request)) is not None:
             raise NotOfferedError(
                 f"the broker at {self.address} does not know {missing}: upgrade it"
             )
@@ -193,8 +198,11 @@ class ClientConnection:
             # The queue requires tokens since this connection was made: a new one shows it.
             raise DeniedError(str(error)) from error
 
-    def _not_offered(self, operation: AnyOperation) -> str | None:
+    def _not_offered(self, request: Request) -> str | None:
         """Return the feature that an operation needs and the broker does not have; None: none."""
+        operation = request.operation
+        if request.numbers and not self.joins:
+            return "requests that are joined"
         if type(operation) is ReleaseMany and not self._releases_many:
             return "release_many"
         if type(operation) is Fail and operation.snooze and not self._snoozes:
@@ -250,8 +258,8 @@ class ClientConnection:
         """Withdraw claims without an answer, and close the stream."""
         if self._lost is None:
             for pending in list(self._pending.values()):
-                if (withdraw := pending.withdraw) is not None:
-                    self._send_unanswered(withdraw)
+                for withdrawal in pending.withdrawals:
+                    self._send_unanswered(withdrawal)
             self._is_closing = True
             self._wake.set()
             await asyncio.wait([self._tasks[0]], timeout=_LAST_MESSAGE_S)

@@ -103,6 +103,11 @@ class RemoteCommitter:
         """Whether it takes requests."""
         return self._is_open
 
+    @property
+    def joins(self) -> bool:
+        """Whether the committer of this moment takes several requests as one."""
+        return self._committer is not None and self._committer.joins
+
     async def open(self) -> None:
         """Find a committer."""
         self._is_open = True
@@ -157,6 +162,8 @@ class RemoteCommitter:
                 raise
             raise not_durable(error, request, 0) from error  # A broker does not name a token.
         except NotOfferedError:
+            if request.numbers:
+                raise  # Its sender knows each of the requests that are joined in it.
             return await send_instead(lambda one: self.submit(one, timeout_s), request)
 
     async def _try(self, request: Request, timeout_s: float) -> Any:

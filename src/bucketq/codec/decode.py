@@ -43,12 +43,12 @@ from bucketq.model.limits import BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.partitions import Partition
 from bucketq.model.records import NOTHING, AgreedTime, BrokerRecord, JobRecord, KeyRecord
+from bucketq.model.requests.sessions import Session, Sessions
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.results import ResultRow
 from bucketq.model.schedules import FEATURE as SCHEDULES
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.segments import CONSECUTIVE, SegmentRecord
-from bucketq.model.sessions import Session, Sessions
 from bucketq.model.settings import Settings, changed
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord

@@ -25,10 +25,10 @@ from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.partitions import FEATURE as PARTITIONS
 from bucketq.model.partitions import MAX_PARTITIONS, Partition
 from bucketq.model.records import JobRecord
+from bucketq.model.requests.sessions import Session
 from bucketq.model.results import ResultRow
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.segments import Gone, SegmentRecord
-from bucketq.model.sessions import Session
 
 
 def check_jobs(jobs: list[JobRecord], next_seq: int) -> None:

@@ -47,6 +47,11 @@ class Committer(Protocol):
         """Whether it accepts requests."""
         ...
 
+    @property
+    def joins(self) -> bool:
+        """Whether it takes several requests as one (``Request.numbers``)."""
+        ...
+
     async def open(self) -> None:
         """Begin to accept requests."""
         ...

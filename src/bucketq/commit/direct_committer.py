@@ -68,6 +68,7 @@ class DirectCommitter:
     """Commits each request with one compare-and-set of the object."""
 
     mode = "direct"
+    joins = True
 
     def __init__(
         self,

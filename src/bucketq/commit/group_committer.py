@@ -34,7 +34,7 @@ from bucketq.commit.large_pushes import LargePushes
 from bucketq.commit.objects.pacing import BatchDelay
 from bucketq.commit.objects.register import Register
 from bucketq.commit.outcome_errors import closed, unanswered
-from bucketq.commit.pending_requests import LocalRequest, PendingRequest
+from bucketq.commit.pending_requests import LocalRequest, PendingRequest, callers
 from bucketq.commit.side_transfers import SideTransfers
 from bucketq.commit.stall import StallWatch
 from bucketq.commit.upkeep.archiver import Archiver
@@ -63,6 +63,7 @@ class GroupCommitter:
     """Commits the requests of all its callers, in one write after another."""
 
     mode = "embedded"
+    joins = True
 
     def __init__(
         self,
@@ -237,7 +238,7 @@ class GroupCommitter:
                 if self._is_closing and not backlog.batch and not backlog.waiting:
                     return
                 if backlog.batch:
-                    await self._batch_delay.wait(lambda: len(backlog.batch))
+                    await self._batch_delay.wait(lambda: callers(backlog.batch))
                     await self._hooks.fairness.turn()
                 # Before the round: what it finds in the object is for the next one.
                 self._wake.clear()
@@ -318,8 +319,8 @@ class GroupCommitter:
         self._unwritable.passed()
         took_s = asyncio.get_running_loop().time() - began_s
         self._hooks.fairness.wrote(began_s, was_first=settled.verdict is Verdict.LANDED)
-        requests = len(working.backlog.in_flight)
-        self._batch_delay.wrote(took_s, requests, len(working.backlog.batch))
+        requests = callers(working.backlog.in_flight)
+        self._batch_delay.wrote(took_s, requests, callers(working.backlog.batch))
         self._hooks.wrote(settled.verdict, took_s, len(prepared.body), requests)
         self._archiver.notice(document.state)
         self._spiller.notice(document.state)

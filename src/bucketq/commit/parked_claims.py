@@ -15,7 +15,7 @@ from typing import TypeVar
 from bucketq.commit.parked_timers import ParkedTimers
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.model.effects.next_jobs import has_next
-from bucketq.model.operations import Claim
+from bucketq.model.operations import Claim, Withdraw
 from bucketq.model.state import State
 
 K = TypeVar("K")
@@ -36,8 +36,9 @@ class ParkedClaims:
     def __init__(self) -> None:
         self._lines: dict[tuple[str, ...], dict[int, PendingRequest]] = {}
         self._timers = ParkedTimers()
-        self._copies: dict[str, dict[int, PendingRequest]] = {}
-        """The copies of each claim, by its secret: a claim that is sent again may meet itself."""
+        self._copies: dict[tuple[str, int], dict[int, PendingRequest]] = {}
+        """The copies of each claim, by its secret and its number: a claim that is sent again may
+        meet itself."""
 
     def __len__(self) -> int:
         return len(self._timers)
@@ -52,7 +53,7 @@ class ParkedClaims:
         claim = _claim(pending)
         number = self._timers.add(pending)
         self._lines.setdefault(claim.kinds, {})[number] = pending
-        self._copies.setdefault(claim.secret, {})[number] = pending
+        self._copies.setdefault(_copy_key(pending), {})[number] = pending
 
     def discard(self, pending: PendingRequest) -> bool:
         """Remove a claim; return whether it was parked here."""
@@ -61,7 +62,7 @@ class ParkedClaims:
             return False
         claim = _claim(pending)
         _remove(self._lines, claim.kinds, number)
-        _remove(self._copies, claim.secret, number)
+        _remove(self._copies, _copy_key(pending), number)
         return True
 
     def put_last(self, workers: Collection[str | None]) -> None:
@@ -74,9 +75,10 @@ class ParkedClaims:
             self.discard(pending)
             self.add(pending)
 
-    def withdraw(self, secret: str) -> list[PendingRequest]:
+    def withdraw(self, operation: Withdraw) -> list[PendingRequest]:
         """Remove and return a claim and its copies."""
-        withdrawn = list(self._copies.get(secret, {}).values())
+        key = (operation.secret, operation.number)
+        withdrawn = list(self._copies.get(key, {}).values())
         for pending in withdrawn:
             self.discard(pending)
         return withdrawn
@@ -117,6 +119,10 @@ def _claim(pending: PendingRequest) -> Claim:
     operation = pending.request.operation
     assert isinstance(operation, Claim), "only claims are parked"  # noqa: S101 - for the types
     return operation
+
+
+def _copy_key(pending: PendingRequest) -> tuple[str, int]:
+    return _claim(pending).secret, pending.request.number
 
 
 def _remove(groups: dict[K, dict[int, PendingRequest]], key: K, number: int) -> None:

@@ -7,7 +7,7 @@ awaits a future, and a broker's client gets its answer in the next message of it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from math import inf
 from typing import Any
@@ -17,7 +17,16 @@ from msgspec.structs import replace
 from bucketq.errors import OverloadedError
 from bucketq.model.history import is_asked
 from bucketq.model.numbered_batches import Publish, ReadBatch
-from bucketq.model.operations import CLAIMS, WAITING, Claim, List, Push, ReadSnapshot, Request
+from bucketq.model.operations import (
+    CLAIMS,
+    WAITING,
+    Claim,
+    List,
+    Push,
+    ReadSnapshot,
+    Request,
+    Withdraw,
+)
 from bucketq.model.transitions import Applied
 from bucketq.tracing import find_tracer
 
@@ -112,6 +121,11 @@ class LocalRequest(PendingRequest):
             self.answer.set_result(answer)
 
 
+def callers(requests: Iterable[PendingRequest]) -> int:
+    """How many callers wait for these: several for each that is joined from several requests."""
+    return sum([len(pending.request.numbers) or 1 for pending in requests])
+
+
 class Backlog:
     """The pending requests of one queue: the batch that collects, and the one in flight.
 
@@ -142,7 +156,7 @@ class Backlog:
 
     def admit(self, pending: PendingRequest, where: str, retry_after_s: float) -> None:
         """Raise ``OverloadedError`` if it is full; a request that is alone always fits."""
-        count = len(self)
+        count = callers(self)
         too_large = self.size_bytes + pending.size_bytes > MAX_PENDING_BYTES
         if count >= MAX_PENDING or (too_large and count):
             message = (
@@ -176,8 +190,8 @@ class Backlog:
         if find_tracer() is None:
             return []
         pushes = (each.request.operation for each in self.in_flight)
-        jobs = (push.jobs[0] for push in pushes if isinstance(push, Push) and push.jobs)
-        return [job.traceparent for job in jobs if job.traceparent is not None]
+        jobs = (job for push in pushes if isinstance(push, Push) for job in push.jobs)
+        return list(dict.fromkeys(job.traceparent for job in jobs if job.traceparent is not None))
 
     def put_back(self) -> None:
         """Move what is in flight back into the batch, before what came later."""
@@ -210,12 +224,12 @@ class Backlog:
             self.waiting.pop(id(pending), None)
         self.size_bytes = sum(pending.size_bytes for pending in self)
 
-    def take_in_vain(self, secret: str) -> list[PendingRequest]:
+    def take_in_vain(self, withdraw: Withdraw) -> list[PendingRequest]:
         """Return the copies of a claim that wait for rows, or found nothing: they never will.
 
         Those that found nothing are removed.
         """
-        found = [each for each in self if _secret_of(each.request) == secret]
+        found = [each for each in self if _is_withdrawn(each.request, withdraw)]
         self.remove([each for each in found if each.is_in_vain])
         return [each for each in found if each.is_in_vain or id(each) in self.waiting]
 
@@ -244,9 +258,12 @@ class Backlog:
         self.batch.pop(pending, None)
 
 
-def _secret_of(request: Request) -> str | None:
+def _is_withdrawn(request: Request, withdraw: Withdraw) -> bool:
+    """Whether this is the claim to be undone; one that is joined is that of other callers, too."""
     operation = request.operation
-    return operation.secret if type(operation) is Claim else None
+    if type(operation) is not Claim or request.numbers:
+        return False
+    return operation.secret == withdraw.secret and request.number == withdraw.number
 
 
 def _size_bytes(request: Request) -> int:

@@ -35,7 +35,7 @@ _TOKEN = re.compile(
     r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})(?:\.([0-9]{1,15}))?"
 )
 """Verb, session, number, since, and the time; tokens of older releases have no time."""
-_UNJUDGED = (
+UNJUDGED = (
     StoreRefusedError,
     OverloadedError,
     AccessDeniedError,
@@ -105,7 +105,7 @@ def is_unjudged(error: Exception, request: Request) -> bool:
         return False  # It was never sent before, or changes nothing (reads have no session).
     if isinstance(error, ClosedError) and isinstance(request.operation, Claim):
         return False  # A claim is withdrawn when its queue is closed.
-    return isinstance(error, _UNJUDGED)
+    return isinstance(error, UNJUDGED)
 
 
 def parse_token(token: object, operation: type[Operation]) -> RequestId:

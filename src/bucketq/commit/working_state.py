@@ -442,8 +442,7 @@ class WorkingState:
 
     def _withdraw(self, pending: PendingRequest, withdraw: Withdraw, applied: Applied) -> None:
         """Drop a claim that has no jobs. Unless jobs were released, nothing must be written."""
-        secret = withdraw.secret
-        for claim in self.parked.withdraw(secret) + self.backlog.take_in_vain(secret):
+        for claim in self.parked.withdraw(withdraw) + self.backlog.take_in_vain(withdraw):
             claim.resolve((), None)
         if not applied.changes:
             self.backlog.drop(pending)

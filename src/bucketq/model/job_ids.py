@@ -91,6 +91,12 @@ def is_made_by(made: frozenset[str], job: str) -> bool:
     return job[TIME_LENGTH + 2 : -4] in made
 
 
+def is_first_of(session: str, number: int, job: str) -> bool:
+    """Whether an id is that of the first job of a request, in whichever partition."""
+    found = _first(session, number)
+    return job[TIME_LENGTH + 2 :] == _upper(found)[2:] + _four(found % _FOUR)
+
+
 def distance(first: str, job: str) -> int | None:
     """Return how many ids a request makes after ``first`` until it makes ``job``; None: never."""
     if job[:TIME_LENGTH] != first[:TIME_LENGTH] or len(job) != ID_LENGTH:

@@ -407,6 +407,10 @@ class Request(Struct, frozen=True, gc=False, omit_defaults=True):
     written: WrittenRows | None = None
     """Where the committer has put rows of a large push; it is never sent. None: it has not tried
     to. Rows that are in no segment go to the object."""
+    numbers: tuple[int, ...] = ()
+    """The numbers of requests that are joined in this one, if it is several: the operation has one
+    job for each (a claim: ``limit``), and ``number`` is the first. ``Push`` and ``CompleteMany``
+    stand for single pushes and completions. All are granted, or none."""
 
 
 class Pulse(Struct, frozen=True, gc=False):

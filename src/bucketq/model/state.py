@@ -41,10 +41,10 @@ from bucketq.model.limits import GROUPS, BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.partitions import Partition
 from bucketq.model.records import AgreedTime, BrokerRecord, JobRecord, KeyRecord, Status
+from bucketq.model.requests.sessions import Sessions
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.segments import SegmentIndex, SegmentRecord
-from bucketq.model.sessions import Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.tokens import TokenRecord
 

@@ -15,17 +15,14 @@ from typing import Any
 from msgspec import Struct
 
 from bucketq.errors import (
-    InvalidRequestError,
     RejectedError,
     SupersededError,
     UnavailableError,
 )
 from bucketq.model import (
-    check,
     history,
     job_batches,
     limits,
-    request_digest,
     reservations,
     results,
     schedules,
@@ -57,8 +54,9 @@ from bucketq.model.effects.limits import limit_changes
 from bucketq.model.effects.links import batch_changes, job_ends
 from bucketq.model.operations import REPEATABLE, Request
 from bucketq.model.oversight import announcements, audit_notes
+from bucketq.model.requests import repeats
+from bucketq.model.requests.sessions import MISSING
 from bucketq.model.results import SpillResults
-from bucketq.model.sessions import MISSING
 from bucketq.model.state import Change, State
 from bucketq.model.worker_records import Announce, DrainWorker, ReadWorkers
 
@@ -163,27 +161,6 @@ _PUSHES: dict[type[Operation], Callable[[State, Any, datetime, Request], Any]] =
 }
 """Handlers that need the request: ids of jobs are made for it, and rows may be written for it."""
 
-_Remember = Callable[[Any, Any], Any]
-_Recall = Callable[[State, Any, Any], Any]
-
-_STORED: dict[type[Operation], tuple[_Remember, _Recall]] = {
-    ops.Push: (pushes.remember, pushes.recall),
-    ops.Claim: (leases.remember_claim, leases.recall_claim),
-    ops.CompleteMany: (leases.remember_lost, leases.recall_lost),
-    ops.ReleaseMany: (leases.remember_lost, leases.recall_lost),
-    ops.Configure: (lambda _operation, _answer: None, operators.recall_settings),
-    ops.GrantToken: (access.remember_grant, access.recall_grant),
-    schedules.RunSchedule: (lambda _operation, _answer: None, schedule_changes.recall_run),
-    job_batches.CancelJobs: (operators.remember_cancelled, operators.recall_cancelled),
-    job_batches.CloseBatch: (lambda _operation, _answer: None, batch_changes.recall_batch),
-    job_batches.CancelBatch: (lambda _operation, _answer: None, batch_changes.recall_batch),
-    batches.OpenConsumer: (consumers.remember_opening, consumers.recall_opening),
-    batches.AckBatch: (consumers.remember_closing, consumers.recall_closing),
-    batches.ReleaseBatch: (consumers.remember_closing, consumers.recall_closing),
-    batches.SettleBatch: (failed_batches.remember_settled, failed_batches.recall_settled),
-}
-"""What a session stores of an answer, and how the answer is made again; others are stored whole."""
-
 
 def apply(state: State, request: Request, now: datetime, by: str = "") -> Applied:
     """Apply a request to a state, or answer it again if it was applied before.
@@ -196,8 +173,8 @@ def apply(state: State, request: Request, now: datetime, by: str = "") -> Applie
     is_recorded = bool(request.session) and kind not in _UNRECORDED
     try:
         if is_recorded:
-            _check_id(request)
-            answer = _find_earlier(state, request)
+            repeats.check_id(request)
+            answer = repeats.find_earlier(state, request)
             if answer is not MISSING:
                 return Applied(answer, None, [])
         if kind in _PUSHES:
@@ -214,7 +191,7 @@ def apply(state: State, request: Request, now: datetime, by: str = "") -> Applie
     if kind in _AUDITED and len(state.changes) != mark:
         audit_notes.note(state, request, answer, now, by)
     if is_recorded and len(state.changes) != mark:
-        _remember(state, request, answer, now)
+        repeats.remember(state, request, answer, now)
     changes = state.changes[mark:]
     if changes and state.recorder is not None:
         state.recorder.note(operation, request.session, changes, by)
@@ -231,64 +208,3 @@ def _drop_frames(error: BaseException) -> None:
     while link is not None:
         link.__traceback__ = None
         link = link.__cause__ or link.__context__
-
-
-def _check_id(request: Request) -> None:
-    check.name(request.session, "session")
-    check.whole_number(request.number, "number", 0)
-    check.whole_number(request.acknowledged_below, "acknowledged_below", 0)
-    if request.since is not None:
-        check.whole_number(request.since, "since", 0)
-
-
-def _find_earlier(state: State, request: Request) -> object:
-    """Return the answer to the same request if it was applied before, or MISSING.
-
-    Raises:
-        InvalidRequestError: The client said that it had the answer already, or asked for something
-            else under this id.
-        UnavailableError: It may have been applied and forgotten: the outcome is unknown.
-    """
-    session = state.sessions.table.by_id.get(request.session)
-    if session is not None:
-        if request.number < session.floor:
-            raise InvalidRequestError(
-                f"request {request.number} of session {request.session} was already "
-                "acknowledged by its client; send a new request"
-            )
-        stored = session.find(request.number)
-        if stored is not MISSING:
-            _check_same(request, session.digests.get(request.number))
-            codec = _STORED.get(type(request.operation))
-            return stored if codec is None else codec[1](state, request.operation, stored)
-    if request.since is not None and state.sessions.horizon > request.since:
-        raise UnavailableError(
-            f"request {request.number} of session {request.session} is older than what the "
-            "queue remembers of its clients, so whether it took effect is unknown; "
-            "look for its effect before you send a new one"
-        )
-    return MISSING
-
-
-def _check_same(request: Request, digest: str | None) -> None:
-    """Reject a request whose id was used for another: its answer would be that of the other."""
-    if digest is not None and not request_digest.is_same(request.operation, digest):
-        raise InvalidRequestError(
-            f"request id reused: number {request.number} of session {request.session} was another "
-            "request, which took effect; send this one under an id of its own"
-        )
-
-
-def _remember(state: State, request: Request, answer: object, now: datetime) -> None:
-    codec = _STORED.get(type(request.operation))
-    stored = answer if codec is None else codec[0](request.operation, answer)
-    state.sessions.write(
-        request.session,
-        request.number,
-        stored,
-        request_digest.digest(request.operation),
-        now,
-        version=state.version + 1,
-        floor=request.acknowledged_below,
-    )
-    state.changes.append(("sessions", request.session))

@@ -21,6 +21,7 @@ from bucketq.commit.request_ids import RequestId, RequestIds, is_unjudged, parse
 from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError, ClosedError, RejectedError, UnavailableError
 from bucketq.model import operations as ops
+from bucketq.queue.joined_calls import ALONE, JoinedCall, JoinedCalls
 
 _KEY_BYTES = 32
 """A key of 256 bits, so that no secret can be guessed from another."""
@@ -37,6 +38,7 @@ class Sender:
         self._committer = committer
         self.timeout_s = timeout_s
         self._ids = RequestIds(clock)
+        self._joined = JoinedCalls(committer, timeout_s)
         self._idle_sessions: list[RequestIds] = []
         """Sessions for claims that wait, one claim each: in the shared session, the number of a
         claim that waits for an hour would be the lowest one without an answer for that hour."""
@@ -61,6 +63,7 @@ class Sender:
         await self._background.finish(self.timeout_s)
         self._is_closed = self._loop is not None
         await self._committer.close()
+        await self._joined.close()
 
     @property
     def where(self) -> str:
@@ -137,7 +140,8 @@ class Sender:
         if token is None and claim.wait_s:
             ids = self._idle_sessions.pop() if self._idle_sessions else RequestIds(self.clock)
         request_id = ids.give() if token is None else parse_token(token, ops.Claim)
-        return await self._send_as(request_id, replace(claim, secret=self._secret(request_id)), ids)
+        secret = self._secret(request_id.session)
+        return await self._send_as(request_id, replace(claim, secret=secret), ids)
 
     async def send_as(self, request_id: RequestId, operation: ops.AnyOperation) -> Any:
         """Send an operation under an id, and return its answer."""
@@ -147,8 +151,13 @@ class Sender:
         self, request_id: RequestId, operation: ops.AnyOperation, ids: RequestIds
     ) -> Any:
         request = request_id.request(operation)
+        joined: JoinedCall | None = None
+        if self._committer.joins:
+            joined = self._joined.add(request_id, operation)
         try:
-            answer = await self._committer.submit(request, self.timeout_s)
+            answer = ALONE if joined is None else await joined.answer
+            if answer is ALONE:
+                answer = await self._committer.submit(request, self.timeout_s)
         except RejectedError as error:
             if is_unjudged(error, request):
                 self._abandon(request_id, ids)
@@ -157,7 +166,7 @@ class Sender:
             raise
         except asyncio.CancelledError:
             if isinstance(operation, ops.Claim):
-                self._background.start(self._withdraw(request_id, operation, ids))
+                self._background.start(self._withdraw(request_id, operation, ids, joined))
             else:
                 self._abandon(request_id, ids)
             raise
@@ -168,25 +177,33 @@ class Sender:
         self._settle(request_id, ids)
         return answer
 
-    def _secret(self, request_id: RequestId) -> str:
-        """Derive the secret of a claim: the same at every try, so that any try can be undone.
+    def _secret(self, session: str) -> str:
+        """Derive the secret of a session's claims, so that any try of any of them can be undone.
 
-        No other process can derive it from the id of the request.
+        No other process can derive it from the id of a request.
         """
         if not self._secret_key:
             self._secret_key = self.clock.entropy(_KEY_BYTES)
-        name = f"{request_id.session}/{request_id.number}".encode()
-        return blake2b(name, digest_size=_SECRET_BYTES, key=self._secret_key).hexdigest()
+        key = self._secret_key
+        return blake2b(session.encode(), digest_size=_SECRET_BYTES, key=key).hexdigest()
 
-    async def _withdraw(self, request_id: RequestId, claim: ops.Claim, ids: RequestIds) -> None:
+    async def _withdraw(
+        self,
+        request_id: RequestId,
+        claim: ops.Claim,
+        ids: RequestIds,
+        joined: JoinedCall | None,
+    ) -> None:
         """Undo a claim whose caller was cancelled: the jobs that it got are released.
 
         If that fails, their leases run out by themselves.
         """
-        undo = ops.Withdraw(
-            session=request_id.session, number=request_id.number, secret=claim.secret
-        )
         try:
+            if joined is not None:
+                await joined.group.is_over.wait()  # A withdrawal must not overtake its claim.
+            undo = ops.Withdraw(
+                session=request_id.session, number=request_id.number, secret=claim.secret
+            )
             await self._committer.submit(ops.Request(undo), self.timeout_s)
         except BaseException:
             self._abandon(request_id, ids)

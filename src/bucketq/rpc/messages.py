@@ -100,12 +100,12 @@ OFFERED = (
 
 ADDED = (
     *("release_many", "parts", "withdraw", "unique", "expiry", "snooze", "follow_ups"),
-    *("groups", "payloads", "batches", "after", "jobs_of_batch", "ack_and_claim"),
+    *("groups", "payloads", "batches", "after", "jobs_of_batch", "ack_and_claim", "joined"),
 )
 """Features that the first brokers did not have, by their names on the wire: operations, that a
 large message may come in parts, what jobs may be (unique, expiring, put off, of a group or a batch,
-held back for others), jobs that a completion pushes, large payloads, and that a claim of a batch
-may acknowledge the one before."""
+held back for others), jobs that a completion pushes, large payloads, that a claim of a batch may
+acknowledge the one before, and requests that are joined in one."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

@@ -41,6 +41,11 @@ class LoopedCommitter:
         """Whether the worker still accepts requests."""
         return self._committer.is_open
 
+    @property
+    def joins(self) -> bool:
+        """Whether it takes several requests as one."""
+        return self._committer.joins
+
     async def open(self) -> None:
         """Do nothing: the worker has opened the queue."""
 

@@ -48,6 +48,8 @@ def committer_of(queue: Queue[Any]) -> Committer | None:
 class FakeWay:
     """A committer that keeps the requests it is sent."""
 
+    joins = False
+
     def __init__(self, sent: list[Request], version: int, *, loses: bool) -> None:
         self.version = version
         self.is_open = True

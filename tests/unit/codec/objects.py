@@ -107,8 +107,8 @@ def small_state() -> State:
     state.put_row(token(1))
     state.put_row(consumer(1))
     state.put_row(writer(1))
-    state.sessions.write("session-1", 1, ["job-1"], "00c0ffee", NOW, version=1)
-    state.sessions.write("session-1", 3, None, "7f3a91d2", NOW, version=1)
+    state.sessions.write("session-1", [(1, ["job-1"], "00c0ffee")], NOW, version=1)
+    state.sessions.write("session-1", [(3, None, "7f3a91d2")], NOW, version=1)
     return state
 
 

@@ -125,7 +125,7 @@ def test_a_queue_that_became_empty_looks_like_one_that_was_never_filled() -> Non
     document.state.put_row(token(1))
     document.state.put_row(consumer(1))
     document.state.put_row(writer(1))
-    document.state.sessions.write("session", 1, None, "00c0ffee", NOW, version=1)
+    document.state.sessions.write("session", [(1, None, "00c0ffee")], NOW, version=1)
     document.state.next_seq = 200
     document.prepare("commit-1")
     document.state.forget("tokens", "00000001")
@@ -181,7 +181,7 @@ def test_a_queue_just_read_encodes_the_blocks_that_were_touched_and_no_others(
 ) -> None:
     first = large_document(4 * GROUP)
     first.state.put_key("key-1", "job-1", "digest", NOW)
-    first.state.sessions.write("session-1", 1, None, "00c0ffee", NOW, version=1)
+    first.state.sessions.write("session-1", [(1, None, "00c0ffee")], NOW, version=1)
     body = first.prepare("commit-1").body
     encoded.clear()
     document = decode(body, WHERE)

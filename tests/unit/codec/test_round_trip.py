@@ -26,7 +26,7 @@ from bucketq.model.records import (
     KeyRecord,
     Progress,
 )
-from bucketq.model.sessions import Session, Sessions
+from bucketq.model.requests.sessions import Session, Sessions
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord

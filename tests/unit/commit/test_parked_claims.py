@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bucketq.commit.parked_claims import ParkedClaims
 from bucketq.commit.pending_requests import PendingRequest
-from bucketq.model.operations import Claim, Pause, Request, Resume
+from bucketq.model.operations import Claim, Pause, Request, Resume, Withdraw
 from tests.unit.model.driver import Driver
 
 
@@ -132,8 +132,9 @@ def test_withdrawing_a_claim_removes_its_copies_and_no_others() -> None:
     for kind in ("mail", "index", "mail"):
         desk.park("withdrawn", kind)
     desk.park("other", "mail")
-    assert set(names(desk.parked.withdraw("withdrawn"))) == {"withdrawn"}
-    assert desk.parked.withdraw("withdrawn") == []
+    withdraw = Withdraw(session="", number=0, secret="withdrawn")
+    assert set(names(desk.parked.withdraw(withdraw))) == {"withdrawn"}
+    assert desk.parked.withdraw(withdraw) == []
     assert names(desk.parked) == ["other"]
     desk.driver.push("1", "mail")
     assert desk.serve() == ["other"]

@@ -28,6 +28,8 @@ class Lossy:
     async def open(self) -> None:
         return
 
+    joins = False
+
     async def close(self) -> None:
         return
 

@@ -63,6 +63,8 @@ _SEQ_BITS = 40
 class PartitionedCommitter:
     """Sends each request to the committers of the partitions that it concerns."""
 
+    joins = False  # Each job may be in another partition.
+
     def __init__(
         self,
         where: str,

@@ -11,7 +11,7 @@ from msgspec import Raw
 from bucketq.errors import KeyConflictError, QueueFullError
 from bucketq.model.base import NewJob
 from bucketq.model.records import KeyRecord
-from bucketq.model.request_digest import normalized
+from bucketq.model.requests.request_digest import normalized
 from bucketq.model.state import State
 
 FUTURE = timedelta(days=1)

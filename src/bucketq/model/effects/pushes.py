@@ -33,7 +33,7 @@ from bucketq.model.effects.push_keys import (
 from bucketq.model.effects.room import check_room
 from bucketq.model.effects.segment_changes import name_pushed
 from bucketq.model.effects.side_refs import check_payloads, note_named
-from bucketq.model.job_ids import KnownJobId, is_made_by, made_by
+from bucketq.model.job_ids import KnownJobId, is_first_of, is_made_by, made_by
 from bucketq.model.limits import GROUPS
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push, Request
@@ -309,8 +309,14 @@ def look_up_unique(
 
 def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict[str, JobRecord]:
     """The jobs in segments with the ids of a push, but for ids that no other request makes."""
-    by_id, made = state.jobs.by_id, made_by(request.session, request.number)
-    ids = [job.id for job in jobs if job.id not in by_id and not is_made_by(made, job.id)]
+    by_id, session, numbers = state.jobs.by_id, request.session, request.numbers
+    if numbers:
+        each = zip(jobs, numbers, strict=True)
+        new = (job.id for job, number in each if not is_first_of(session, number, job.id))
+    else:
+        made = made_by(session, request.number)
+        new = (job.id for job in jobs if not is_made_by(made, job.id))
+    ids = [job_id for job_id in new if job_id not in by_id]
     found = state.cold.find(ids) if ids else {}
     return {job_id: job for job_id, ((_, job, _), _) in found.items()}
 

@@ -65,6 +65,8 @@ def write_call(calls: Calls, call: Call) -> int:
             sent.acknowledged_below = request.acknowledged_below
             if request.since is not None:
                 sent.since = request.since
+            if request.numbers:
+                sent.numbers.extend(request.numbers)
         return _BASE_BYTES + write_operation(sent, request.operation)
     except InvalidRequestError:
         del calls[-1]
@@ -85,6 +87,8 @@ def read_call(sent: pb.Call, tag: int) -> tuple[Call, str]:
         raise unknown_operation()
     ttl_ms = sent.ttl_ms
     request = _read_request(verb, getattr(sent, verb), sent)
+    if sent.numbers and isinstance(request, Request):
+        request = structs.replace(request, numbers=tuple(sent.numbers))
     return Call(tag, request, ttl_ms / 1000 if ttl_ms else DEFAULT_TTL_S), verb
 
 

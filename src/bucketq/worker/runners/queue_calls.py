@@ -73,6 +73,7 @@ class PipeCommitter:
     mode = "through its worker"
     version = 0
     is_open = True
+    joins = False
 
     async def open(self) -> None:
         """Do nothing: the worker has opened the queue."""

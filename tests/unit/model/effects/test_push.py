@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, KeyConflictError
 from bucketq.model.operations import Push, Tidy
 from bucketq.model.records import Backoff
-from bucketq.model.request_digest import digest
+from bucketq.model.requests.request_digest import digest
 from tests.unit.model.driver import START, Driver, new_job
 
 SPAN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

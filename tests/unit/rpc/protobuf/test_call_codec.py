@@ -14,7 +14,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.records import NOTHING, Backoff
-from bucketq.model.request_digest import digest
+from bucketq.model.requests.request_digest import digest
 from bucketq.rpc.messages import OFFERED, Call, FlushArchive, Hello, Ping, Pong, Welcome
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
 from bucketq.rpc.protobuf.call_codec import (

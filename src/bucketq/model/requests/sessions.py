@@ -58,6 +58,10 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
                 return self.answers.get(number)
         return MISSING
 
+    def is_above(self, number: int) -> bool:
+        """Whether no request with this number or a higher one has taken effect."""
+        return all(last < number for _, last in self.done)
+
     def record(self, number: int, answer: object, digest: str) -> None:
         """Note that a request has taken effect."""
         if answer is not None:
@@ -128,15 +132,16 @@ class Sessions:
     def write(
         self,
         session_id: str,
-        number: int,
-        answer: object,
-        digest: str,
+        records: Iterable[tuple[int, object, str]],
         at: datetime,
         *,
         version: int,
         floor: int = 0,
     ) -> None:
-        """Note that a request has taken effect in ``version``, and what its client has had."""
+        """Note which requests have taken effect in ``version``, and what their client has had.
+
+        Each has a number, what is stored of its answer, and a digest.
+        """
         table = self.table
         session = table.by_id.get(session_id)
         is_moved = session is None or session.version != version
@@ -144,7 +149,8 @@ class Sessions:
         if session is None:
             session = Session(id=session_id, seq=table.next_seq, at=at, version=version)
             table.put(session)
-        session.record(number, answer, digest)
+        for number, answer, digest in records:
+            session.record(number, answer, digest)
         if floor > session.floor:
             session.raise_floor(floor)
         session.at = at

@@ -23,7 +23,7 @@ from bucketq.model.operations import (
     SetPriority,
     Tidy,
 )
-from bucketq.model.sessions import MISSING, Session, Sessions
+from bucketq.model.requests.sessions import MISSING, Session, Sessions
 from bucketq.model.settings import Settings
 from tests.unit.model.driver import SECRET, START, Driver, lease_of, new_job, rows_of
 
@@ -278,9 +278,9 @@ def test_which_session_is_forgotten_depends_on_the_rows_alone(
 def test_a_session_written_often_costs_one_place() -> None:
     sessions = Sessions()
     for version in range(1, 5000):
-        sessions.write("often", version, None, "", START, version=version, floor=version)
+        sessions.write("often", [(version, None, "")], START, version=version, floor=version)
         if version % 100 == 0:
-            sessions.write(f"s{version}", 1, None, "", START, version=version)
+            sessions.write(f"s{version}", [(1, None, "")], START, version=version)
     assert len(sessions) == 50
     assert len(sessions._by_version) <= 2 * 50 + 64
     few = Settings(max_sessions=1)
@@ -294,7 +294,7 @@ def test_a_session_that_is_made_again_takes_its_new_place_in_the_order() -> None
     settings = Settings(max_sessions=1)
     sessions = Sessions()
     for session_id in ("z", "y"):
-        sessions.write(session_id, 1, None, "", START, version=1)
+        sessions.write(session_id, [(1, None, "")], START, version=1)
     assert sessions.forget_expired(settings, START) == ["z"]
-    sessions.write("z", 2, None, "", START, version=1)
+    sessions.write("z", [(2, None, "")], START, version=1)
     assert sessions.forget_expired(settings, START) == ["y"]

@@ -1,0 +1,1 @@
+"""Which requests have taken effect, so that a retry does nothing twice."""

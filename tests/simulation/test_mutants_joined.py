@@ -1,0 +1,53 @@
+"""The promises of calls that are joined: take the reason away, and the simulator finds out."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import pytest
+
+from bucketq.errors import BucketQError
+from bucketq.model.operations import Request
+from bucketq.model.requests import repeats
+from bucketq.queue import joined_calls
+from simulator.simulation import simulate
+from tests.simulation.test_mutants import expect
+
+Patch = pytest.MonkeyPatch
+_RECORDS = repeats._joined_records
+
+
+@pytest.mark.parametrize(
+    ("seed", "deep"),
+    [(1, True), *(pytest.param(n, n % 2 == 0, marks=pytest.mark.full) for n in range(8))],
+)
+def test_crowds_hold_under_every_fault(seed: int, deep: bool, monkeypatch: Patch) -> None:
+    joined = list[Request]()
+    find_joined = repeats._find_joined
+
+    def note(state: Any, request: Request, session: Any) -> object:
+        joined.append(request)
+        return find_joined(state, request, session)
+
+    monkeypatch.setattr(repeats, "_find_joined", note)
+    simulate(seed, scenario="crowds", deep=deep)
+    assert joined
+    if seed == 1:
+        assert any(request.since is not None for request in joined)
+
+
+def test_remembering_only_the_first_of_joined_requests_is_noticed(monkeypatch: Patch) -> None:
+    def first(request: Request, answer: Any) -> list[tuple[int, object, str]]:
+        return _RECORDS(request, answer)[:1]
+
+    monkeypatch.setattr(repeats, "_joined_records", first)
+    expect("nothing refused takes effect", scenario="crowds", first=1)
+
+
+def test_a_token_that_all_callers_share_is_noticed(monkeypatch: Patch) -> None:
+    def shared(error: BucketQError, _request: Request, _call: Any) -> BucketQError:
+        return copy(error)
+
+    monkeypatch.setattr(joined_calls, "_own_error", shared)
+    expect("one owner for an attempt", scenario="crowds")
