@@ -19,7 +19,7 @@ _PLAN, _PUT, _RUN_OF = schedule_firer.plan, schedule_changes._put, schedule_chan
 
 
 @pytest.mark.parametrize(
-    ("seed", "deep"), [(6, False), pytest.param(13, False, marks=pytest.mark.full), (4, True)]
+    ("seed", "deep"), [(2, False), pytest.param(13, False, marks=pytest.mark.full), (4, True)]
 )
 def test_schedules_fire_once_under_every_fault(seed: int, deep: bool) -> None:
     assert simulate(seed, scenario="schedules", deep=deep).fired > 10
