@@ -86,7 +86,8 @@ def test_each_job_is_in_one_micro_batch_and_a_repeated_one_has_the_same(url: str
     stream = reader(url, maxHoursPerTrigger="2")
     first = all_batches(stream)
     assert sorted(chained(first)) == sorted(job.id for job in jobs)
-    assert len(first) == 5  # Nine hours and a part of one.
+    # Eight hours, and a part of one, unless an hour has just begun and nothing of it is settled.
+    assert len(first) in (4, 5)
     start = stream.initialOffset()
     end = stream.latestOffset(start, LIMIT)
     assert ids(stream, start, end) == first[0] != []
