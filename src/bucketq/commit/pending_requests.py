@@ -156,7 +156,7 @@ class Backlog:
 
     def admit(self, pending: PendingRequest, where: str, retry_after_s: float) -> None:
         """Raise ``OverloadedError`` if it is full; a request that is alone always fits."""
-        count = callers(self)
+        count = len(self)
         too_large = self.size_bytes + pending.size_bytes > MAX_PENDING_BYTES
         if count >= MAX_PENDING or (too_large and count):
             message = (
