@@ -31,8 +31,9 @@ from tests.spark.spark_home import ROOT
 ON_CONNECT = ("read_stream", "run", "run_and_lose_an_executor")
 """A source that stays alive on the server, and handlers, which use tags and interruptions, also if
 an executor is killed while they run."""
-BASICS = (*ON_CONNECT, "read", "read_deep", "write_staged")
-"""Also rows that come from the driver, rows that executors read, and rows that they stage."""
+BASICS = (*ON_CONNECT, "read", "read_deep", "write_staged", "replayed")
+"""Also rows that come from the driver, rows that executors read, rows that they stage, and frames
+that may be empty."""
 IS_ALL_WANTED = os.environ.get("PLACES") == "all"
 NAMES = (*FEATURES, "run_and_lose_an_executor", *COMMANDS) if IS_ALL_WANTED else BASICS
 COPIES = ("write_beside_a_copy",) if IS_ALL_WANTED else ()

@@ -151,8 +151,9 @@ def _read_queue(spark: SparkSession, url: str, timeout_s: float) -> DataFrame:
 
     reader = spark.read.format("bucketq").option("timeoutSeconds", timeout_s)
     is_own = f.col("id").startswith(_PREFIX)
-    found = reader.load(url).where((f.col("status") == "dead") | is_own).toArrow()
-    return spark.createDataFrame(found)
+    found = reader.load(url).where((f.col("status") == "dead") | is_own)
+    # Over Connect, a frame without rows cannot be made without its columns.
+    return spark.createDataFrame(found.toArrow(), found.schema)
 
 
 @contextmanager
