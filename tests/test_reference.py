@@ -73,6 +73,23 @@ def test_the_page_of_the_api_is_what_the_code_says() -> None:
     assert shown == ran.stdout, "the code has changed: run `make reference`"
 
 
+def test_the_page_of_the_api_describes_every_type_of_bucketq_that_it_names() -> None:
+    text = (REFERENCE / "api.md").read_text("utf-8")
+    signatures = " ".join(re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    signatures += " ".join(re.findall(r"^ *- `\w+: ([^`]+)`", text, re.MULTILINE))
+    named = set(re.findall(r"(?<![\w.'\"])[A-Z]\w+[a-z]\w*", signatures))
+    described = set(re.findall(r"^(?:###|-) `(\w+)`", text, re.MULTILINE))
+    ours = {
+        found[1]
+        for path in PACKAGE.rglob("*.py")
+        if {"cli", "protobuf"}.isdisjoint(path.parts)
+        for found in re.finditer(
+            r"^(?:class )?([A-Z]\w+)(?: = |\(|:)", path.read_text(), re.MULTILINE
+        )
+    }
+    assert (named & ours) - described == set()
+
+
 def test_the_page_of_errors_has_every_error_with_its_base() -> None:
     table = ERRORS.read_text("utf-8").partition("## All errors")[2]
     true = {

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 from types import FunctionType
@@ -71,11 +72,60 @@ GROUPS: dict[str, dict[str, list[str]]] = {
 }
 """The names of each module by section; a module without sections lists its names in order."""
 
+TYPES = {
+    "bucketq.queue.arguments": "Duration Held Names",
+    "bucketq.queue.push_options": "After",
+    "bucketq.queue.large.side_content": "FilePayload",
+    "bucketq.queue.large.payload_stream": "PayloadStream",
+    "bucketq.queue.promised_jobs": "PromisedJobId",
+    "bucketq.model.base": "NewJob Replacement UniqueScope",
+    "bucketq.model.records": "BrokerRecord Encoding JobRecord OnFailed Status",
+    "bucketq.model.tokens": "Right",
+    "bucketq.model.job_batches": "BatchStatus CancelledJobs",
+    "bucketq.model.schedules": "Missed SetAnswer",
+    "bucketq.model.effects.operators": "CancelAnswer",
+    "bucketq.client.connect_arguments": "Launch Mode",
+    "bucketq.client.connect": "Options UnopenedQueue",
+    "bucketq.client.blocking": "UnopenedBlockingQueue",
+    "bucketq.store.base": "ObjectInfo ObjectStore StoredObject",
+    "bucketq.store.url": "CredentialProvider",
+    "bucketq.worker.attempt": "End",
+    "bucketq.worker.counters": "WorkerCounters",
+    "bucketq.worker.handlers": "Handler Place",
+    "bucketq.worker.lifespan": "Hook",
+    "bucketq.worker.middleware": "Middleware",
+    "bucketq.worker.typed_push": "Registers",
+    "bucketq.testing.simulated_store": "Operation StoreCommit",
+    "bucketq.testing.store_link": "Direction",
+    "bucketq.spark.archive.archive_report": "ArchiveReport FailureReason JobNumbers ReportLine",
+    "bucketq.spark.archive.compact_archive": "CompactedArchive OnProgress",
+    "bucketq.spark.archive.replay_jobs": "ReplayedJobs",
+    "bucketq.spark.queue_access": "QueueAccess",
+}
+"""The types of signatures that have no entry of their own, by module."""
+
+MADE_HERE = frozenset(
+    {
+        *("Archive", "Batch", "BlockingBatch", "BlockingQueue", "Context", "Job", "Process"),
+        *("Queue", "StoreLink"),
+    }
+)
+"""Classes that users do not call: functions and methods return them."""
+
+INTERNAL = {
+    "Context": "end follow_ups note relay take_follow_ups use",
+    "Job": "lose_payload",
+    "SimulatedStore": "count create delete get get_if_changed get_range page put replace severed",
+    "WorkerCounters": "on_end",
+}
+"""Members that other parts of bucketq use, and users do not."""
+
 INTRODUCTION = """# API
 
 Every public name, generated from the code by `make reference`. Names that are not on this page are
 internal and can change in any version. Durations are numbers of seconds; if a signature says
-`timedelta`, one is accepted too. [Errors](errors.md) and [settings](settings.md) have pages of
+`timedelta` or `Duration`, a `timedelta` is accepted too. Other types that signatures name are
+[at the end](#types-in-signatures). [Errors](errors.md) and [settings](settings.md) have pages of
 their own.
 
 `connect` returns a `Queue` whose methods are coroutines; `connect_sync` returns a `BlockingQueue`
@@ -83,7 +133,17 @@ with the same methods without `await`. Methods that take `request` can be
 [retried safely](../guides/safe-retries.md).
 """
 
+ABOUT_TYPES = """They are here to be read: `bucketq` does not export them.
+"""
+
 LINE_CHARACTERS = 100
+VALUES = {
+    "DEFAULT_SCOPE": "'queued+running'",
+    "NOTHING": "Raw(b'')",
+    "SETTLED_AFTER": "timedelta(hours=1)",
+    "_LIMIT_S": "604800.0",
+}
+"""The constants that are defaults."""
 
 
 def exports(module: str) -> list[str]:
@@ -112,7 +172,8 @@ def described(documented: object) -> str:
         else:
             section = section if not line else ""
             lines.append(line)
-    return re.sub(r"``(.+?)``", r"`\1`", "\n".join(lines).strip())
+    text = re.sub(r"(?m)^::\n\n|:(?=:$)", "", "\n".join(lines).strip())  # Before an example.
+    return re.sub(r"``(.+?)``", r"`\1`", text)
 
 
 class Source:
@@ -142,8 +203,15 @@ class Source:
             comment = ""
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
                 comment = " ".join(str(after.value.value).split())
-            signature = ast.unparse(statement)
+            signature = with_values(ast.unparse(statement))
             yield signature, re.sub(r"``(.+?)``", r"`\1`", comment)
+
+
+def with_values(signature: str) -> str:
+    """Replace constants that users cannot see by their values."""
+    known = re.sub(r"(?<=[= ])[A-Z_]{5,}\b", lambda found: VALUES[found[0]], signature)
+    known = known.replace("field(default_factory=dict)", "{}")
+    return re.sub(r"\b(Hook|Middleware)T\b", r"\1", known)
 
 
 def signature_of(name: str, function: object) -> str:
@@ -156,7 +224,7 @@ def signature_of(name: str, function: object) -> str:
             del group[0]
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     prefix = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
-    return wrapped(f"{prefix}{name}", arguments, returns)
+    return with_values(wrapped(f"{prefix}{name}", arguments, returns))
 
 
 def wrapped(name: str, arguments: ast.arguments, returns: str) -> str:
@@ -191,6 +259,8 @@ def members(name: str, documented: type) -> Iterator[str]:
     found: dict[str, object] = {}
     for base in reversed(documented.__mro__):
         found |= {each: member for each, member in vars(base).items() if each[0] != "_"}
+    for each in INTERNAL.get(name, "").split():
+        del found[each]
     properties = [
         f"- `{each}`: " + re.sub(r"\n+", "\n  ", described(member))
         for each, member in found.items()
@@ -212,8 +282,7 @@ def entry(module: str, name: str) -> Iterator[str]:
     yield f"### `{name}`\n"
     if inspect.isclass(documented):
         constructor = vars(documented).get("__init__")
-        is_made_here = name in {"Archive", "BlockingQueue", "Context", "Job"}
-        if inspect.isfunction(constructor) and is_ours(constructor) and not is_made_here:
+        if inspect.isfunction(constructor) and is_ours(constructor) and name not in MADE_HERE:
             yield block(signature_of(name, constructor).removesuffix(" -> None"))
         yield f"{described(documented)}\n"
         if name == "Settings":
@@ -229,6 +298,35 @@ def entry(module: str, name: str) -> Iterator[str]:
     else:
         yield block(signature_of(name, documented))
         yield f"{described(documented)}\n"
+
+
+def alias(module: str, name: str) -> str:
+    """Describe a type that is not a class: what it stands for, and the string below it."""
+    body = ast.parse(inspect.getsource(importlib.import_module(module))).body
+    for statement, after in pairwise(body):
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name:
+            comment = ""
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                comment = " " + " ".join(str(after.value.value).split())
+            comment = re.sub(r"``(.+?)``", r"`\1`", comment)
+            return f"- `{name}`: `{ast.unparse(statement.value).replace('ops.', '')}`.{comment}"
+    raise SystemExit(f"{module} does not define {name}")
+
+
+def types() -> Iterator[str]:
+    """Describe the types of signatures that have no entry of their own."""
+    found = {name: module for module, names in TYPES.items() for name in names.split()}
+    for name in sorted(found):
+        documented = getattr(importlib.import_module(found[name]), name)
+        if not inspect.isclass(documented):
+            yield alias(found[name], name)
+            continue
+        yield f"- `{name}`: {described(documented).partition(chr(10))[0]}"
+        if name in {"Handler", "JobRecord", "NewJob", "Options", "PromisedJobId", "QueueAccess"}:
+            continue  # They are described elsewhere, or made by bucketq alone.
+        for field, text in Source(documented).fields():
+            if field.partition(":")[0] not in INTERNAL.get(name, "").split():
+                yield f"  - `{field}`: {text}".rstrip(": ")
 
 
 def page() -> str:
@@ -250,6 +348,7 @@ def page() -> str:
                 parts.append(f"## {title}\n")
             for name in group:
                 parts.extend(entry(module, name))
+    parts += ["## Types in signatures\n", ABOUT_TYPES, *types(), ""]
     return "\n".join(parts)
 
 

@@ -128,7 +128,10 @@ class BlockingQueue(Generic[T]):
         )
 
     def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
-        """Cancel a waiting job; ask the worker of a running one to stop."""
+        """Cancel a waiting job; ask the worker of a running one to stop.
+
+        Returns ``cancelled``, ``requested``, or ``finished`` if it has ended in another way.
+        """
         return self._call(self._queue.cancel, job_id, request=request)
 
     def set_priority(self, job_id: str, priority: int, *, request: str | None = None) -> None:

@@ -121,7 +121,7 @@ class CancelJobs(Operation, frozen=True):
 
 
 class CancelledJobs(Struct, frozen=True, omit_defaults=True):
-    """What one page of ``CancelJobs`` has done."""
+    """How many jobs of a batch were cancelled; a request of many jobs has several pages."""
 
     cancelled: int
     requested: int

@@ -26,7 +26,10 @@ _PAIR_BYTES = tuple(pair.encode() for pair in _PAIRS)
 
 
 class JobId(str):
-    """The id of a job, as ``push`` returns it: a string that knows whether the job was new."""
+    """The id of a job, as ``push`` returns it: a string that knows whether the job was new.
+
+    ``duplicate`` is True if the job was there already, so that nothing was added.
+    """
 
     __slots__ = ()
 

@@ -192,11 +192,16 @@ class AckBatch(Operation, frozen=True):
 
 
 class SettledJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """One job of a batch that is completed, with its result, or failed, with its error."""
+    """One job of a batch that is completed, with its result, or failed, with its error.
+
+    All are given by name.
+    """
 
     job: str
     lease: str
+    """``Job.lease.lease``, as ``read_batch`` returned it."""
     result: Raw = NOTHING
+    """Its JSON as it is, a ``msgspec.Raw``; empty: there is none."""
     result_encoding: Encoding | None = None
     error: str | None = None
     """None: it is completed."""

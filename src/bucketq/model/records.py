@@ -29,7 +29,7 @@ Status = Literal["queued", "running", "done", "dead"]
 Outcome = Literal["completed", "cancelled", "dead", "expired"]
 Encoding = Literal["base64", "object", "object-bytes"]
 """How a payload or result is encoded, if it is not JSON as it is: bytes as base64, or a reference
-to a side object that holds JSON or bytes (see ``side_objects``)."""
+to a side object that holds JSON or bytes."""
 OnFailed = Literal["run"]
 """A job runs although a job that it waited for was not completed."""
 

@@ -24,7 +24,7 @@ MOST_RUNS = 100
 """How many missed runs one commit makes up for; older ones are lost."""
 
 Missed = Literal["skip", "latest", "all"]
-"""What happens to runs that were missed: none, the latest or all of them (``MOST_RUNS``) run."""
+"""What happens to runs that were missed: none, the latest, or the last 100 run."""
 MISSED: tuple[Missed, ...] = ("latest", "skip", "all")
 SetAnswer = Literal["created", "changed", "unchanged"]
 

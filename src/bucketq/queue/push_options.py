@@ -69,7 +69,10 @@ class PushOptions(TypedDict, total=False):
 
 
 class JobSpec(Struct, Generic[T], frozen=True, kw_only=True):
-    """A job for ``push_many``: the arguments of ``push``, and one more field."""
+    """A job for ``push_many``: the arguments of ``push``, and one more field, all by name.
+
+    As in ``JobSpec(kind="email", payload={"to": "ada"}, priority=5)``.
+    """
 
     if TYPE_CHECKING:
         kind: str

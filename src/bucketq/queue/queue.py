@@ -183,7 +183,10 @@ class Queue(
         return await self._reader.claimed(records)
 
     async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
-        """Cancel a waiting job; ask the worker of a running one to stop."""
+        """Cancel a waiting job; ask the worker of a running one to stop.
+
+        Returns ``cancelled``, ``requested``, or ``finished`` if it has ended in another way.
+        """
         operation = ops.Cancel(job=job_name(job_id))
         return cast("CancelAnswer", await self._sender.send(operation, request))
 

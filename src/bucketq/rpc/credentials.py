@@ -27,7 +27,9 @@ _PURPOSE = b"bucketq-broker-1"
 
 
 class Tls(Struct, frozen=True, kw_only=True):
-    """How a client verifies a broker's certificate, and its own certificate; all are file names.
+    """How a client verifies a broker's certificate, and its own certificate, by file names.
+
+    All are given by name: ``Tls(ca="ca.pem")``.
 
     Attributes:
         ca: Trusted CA certificates, in PEM; None: those that the system trusts.

@@ -23,6 +23,8 @@ WRITE_FAULTS = (*READ_FAULTS, "late_landing", "self_conflict", "contended", "dup
 class Faults:
     """The rates of faults, each between 0 and 1, and how long the slow ones take.
 
+    All are given by name: ``Faults(lost_answer=0.1)``. A rate that is left out is 0.
+
     Attributes:
         lost_request: It never arrives. The caller gets a reset, or a timeout.
         lost_answer: It took effect, and the answer is lost in one of the same two ways.

@@ -55,6 +55,10 @@ class Context:
 
     An async handler that should stop is cancelled, and one in a process is killed. A handler in a
     thread cannot be stopped: one that runs long should check ``cancelled`` regularly.
+
+    Attributes:
+        job: The job.
+        cancelled: Whether to stop: the result is no longer wanted.
     """
 
     def __init__(self, job: Job[Any], access: HandlerQueue | None = None) -> None:

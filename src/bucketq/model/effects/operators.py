@@ -43,6 +43,7 @@ _PAGE_JOBS = 300
 payloads of 100 bytes."""
 
 CancelAnswer = Literal["cancelled", "requested", "finished"]
+"""It is cancelled, now or before; its worker was asked to stop; it has ended in another way."""
 
 
 def cancel(state: State, operation: Cancel, now: datetime) -> CancelAnswer:
