@@ -15,11 +15,10 @@ from threading import Timer
 from time import perf_counter
 from typing import Any
 
-from benchmarks.peers.servers import Server, end, running
+from benchmarks.peers.servers import ROOT, Server, end, running
 from benchmarks.peers.start import start_command
 from benchmarks.peers.table import BURSTS, DEPTHS, MANY, SUSTAINED, Burst, Peer
 
-ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / "build" / "peers"
 CONNECTIONS = 64
 """Of all clients of a server together: PostgreSQL takes 100 by default."""

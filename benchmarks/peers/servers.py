@@ -25,6 +25,7 @@ from typing import Any
 
 from benchmarks.peers.table import ServerName
 
+ROOT = Path(__file__).resolve().parents[2]
 START_S = 60.0
 
 
@@ -122,11 +123,15 @@ class OneProcess(Server):
     def command(self) -> list[str]:
         """The command line."""
 
+    def options(self) -> dict[str, Any]:
+        """How the process is started: in its folder, and not as root."""
+        return {"cwd": self.folder, **as_user(self.folder)}
+
     def start(self) -> None:
         """Start the process, and wait until its port answers."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), stdout=log, stderr=log, cwd=self.folder, **as_user(self.folder)
+                self.command(), stdout=log, stderr=log, **self.options()
             )
         over = perf_counter() + START_S
         while not self.answers():
@@ -158,6 +163,29 @@ class OneProcess(Server):
         """End the process."""
         if self._process is not None:
             end(self._process, self.stop_signal)
+
+
+class BareServer(OneProcess):
+    """The bare broker in Python."""
+
+    @property
+    def address(self) -> str:
+        """Its address."""
+        return f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        """The command line."""
+        module = "benchmarks.peers.bare_broker"
+        return [sys.executable, "-m", module, str(self.port), str(self.folder / "jobs")]
+
+    def options(self) -> dict[str, Any]:
+        """In the checkout, whose module it is, and as the user who may read it."""
+        return {"cwd": ROOT}
+
+    def answers(self) -> bool:
+        """Whether it accepts connections."""
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", self.port)) == 0
 
 
 class RedisServer(OneProcess):
@@ -223,6 +251,7 @@ class PostgresServer(OneProcess):
 SERVERS: dict[ServerName, type[Server]] = {
     "files": Files,
     "broker": BucketqServe,
+    "bare": BareServer,
     "redis": RedisServer,
     "postgres": PostgresServer,
 }

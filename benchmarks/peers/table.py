@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-ServerName = Literal["files", "broker", "redis", "postgres"]
+ServerName = Literal["files", "broker", "bare", "redis", "postgres"]
 
 MANY = 100
 """How many jobs a call takes in bulk."""
@@ -60,7 +60,7 @@ BURSTS = {
 }
 SUSTAINED = {"sustained-64": "64", "sustained-64x4": "64x4", "sustained-bulk": "bulk"}
 """Two minutes of cycles with the callers of a burst, for cells that have an aim."""
-COMPARED = ("bucketq", "redis", "postgres")
+COMPARED = ("bucketq", "bare", "redis", "postgres")
 """The rows that aims compare."""
 _SUSTAINED_PEERS = {
     "sustained-64": COMPARED,
@@ -92,6 +92,15 @@ PEERS = (
         "files",
         ("bucketq", "msgspec"),
         absent={"64x4": _ONE_BROKER, "1000x2": _ONE_BROKER, "failover": "no server"},
+    ),
+    Peer(
+        "bare",
+        "bare gRPC and a synced log, in Python (bound)",
+        "bare_broker:BareBroker",
+        "bare",
+        ("grpcio", "msgspec"),
+        "no leases, retries or results, and it cannot read its log",
+        absent={"failover": "it does not read its log", "start": "it has no command"},
     ),
     Peer(
         "redis",
