@@ -49,7 +49,9 @@ _log = logging.getLogger("bucketq.client")
 _MAX_CALLS = 1000
 """How many calls go in one message: enough to share its cost, and a few ms of work."""
 _PORTION = 100
-"""After how many answers other tasks run: less than a millisecond of work."""
+"""After answers for how many jobs other tasks run: less than a millisecond of work."""
+_SEVERAL = frozenset({list, tuple})
+"""The types of answers for several jobs: calls that were joined, or a call for many jobs."""
 _FORGET = 0.98
 """How much of the time of a slow answer remains after each faster one: a fifth after eighty."""
 _ARCHIVE_S = 600.0
@@ -305,9 +307,12 @@ class ClientConnection:
             answers = await self._wire.receive()
             self.heard_at = self._loop.time()
             self._version = max(self._version, answers.version)
-            for place, answer in enumerate(answers.answers, start=1):
+            jobs = 0
+            for answer in answers.answers:
                 self._settle(answer)
-                if place % _PORTION == 0:
+                jobs += len(answer.value) if type(answer.value) in _SEVERAL else 1
+                if jobs >= _PORTION:
+                    jobs = 0
                     # Callers that have their answers send the next requests, for the broker to do.
                     await asyncio.sleep(0)
 
