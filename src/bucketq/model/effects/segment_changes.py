@@ -53,9 +53,13 @@ def spill(state: State, operation: Spill, _now: datetime) -> int:
         return 0
     gone, unknown = Gone(), operation.unknown
     moved = []
+    by_id, extra, is_lent = state.jobs.by_id, state.extra, state.cold.is_lent
+    has_unknown = bool(extra or unknown)
     for position, job in enumerate(operation.jobs):
-        is_same = state.jobs.by_id.get(job.id) == job and not state.cold.is_lent(job.id)
-        if is_same and state.extra.get(("jobs", job.id)) == unknown.get(job.id):
+        is_same = by_id.get(job.id) == job and not is_lent(job.id)
+        if is_same and has_unknown:
+            is_same = extra.get(("jobs", job.id)) == unknown.get(job.id)
+        if is_same:
             moved.append(job)
         else:
             gone.add(position)
@@ -68,10 +72,12 @@ def spill(state: State, operation: Spill, _now: datetime) -> int:
 
 def _take_jobs_out(state: State, jobs: list[JobRecord]) -> None:
     """Take jobs that are not running out of the object and its indexes; they stay counted."""
+    state.jobs.remove_all(jobs)
     for job in jobs:
-        state.jobs.remove(job.id)
-        state.extra.pop(("jobs", job.id), None)
         state.dead.pop(job.id, None)
+    if state.extra:
+        for job in jobs:
+            state.extra.pop(("jobs", job.id), None)
     state.waiting.take_out(jobs)
     state.delayed.sweep()
     state.expiring.sweep()

@@ -9,7 +9,8 @@ bits, so a row is found in its block without a further index.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
 from typing import Generic, Protocol, TypeVar
 
 BLOCK_BITS = 6
@@ -36,6 +37,10 @@ R = TypeVar("R", bound=Row)
 
 def _number(row: Row) -> int:
     return row.seq
+
+
+def _block_number(row: Row) -> int:
+    return row.seq >> BLOCK_BITS
 
 
 def _place(block: list[R], seq: int) -> int:
@@ -166,6 +171,19 @@ class Table(Generic[R]):
         del block[_place(block, row.seq)]
         if not block:
             del self.blocks[number]
+
+    def remove_all(self, rows: Collection[R]) -> None:
+        """Take rows out; it is fastest if they are in the order of their numbers."""
+        for number, some in groupby(rows, _block_number):
+            gone = {row.seq for row in some}
+            block = [row for row in self.blocks[number] if row.seq not in gone]
+            if block:
+                self.blocks[number] = block
+            else:
+                del self.blocks[number]
+            self.touched.add(number)
+        for row in rows:
+            del self.by_id[row.id]
 
     def take_touched(self) -> set[int]:
         """The numbers of the blocks touched since the last call."""
