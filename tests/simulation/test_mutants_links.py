@@ -70,7 +70,7 @@ def test_a_cancellation_that_loses_jobs_is_noticed(monkeypatch: Patch) -> None:
     def cancel_and_drop(state: State, job: JobRecord, now: datetime) -> Any:
         answer = cancel(state, job, now)
         if answer == "cancelled":
-            state.remove_job(job.id)
+            state.remove_archived([state.jobs.by_id[job.id]])
         return answer
 
     monkeypatch.setattr(operators, "_cancel", cancel_and_drop)

@@ -243,16 +243,18 @@ class State:
         self._count(job.kind, job.status, 1)
         self._enter(job)
 
-    def remove_job(self, job_id: str) -> None:
-        """Take out a job that is in the archive."""
+    def remove_archived(self, jobs: Collection[JobRecord]) -> None:
+        """Take out jobs that are in the archive."""
         before_bytes = self.done.size_bytes
-        if self.recorder is not None:
-            self.recorder.remove(self.jobs.by_id[job_id])
-        self._leave(self.jobs.by_id[job_id])
+        for job in jobs:
+            if self.recorder is not None:
+                self.recorder.remove(job)
+            self._leave(job)
+            if self.extra:
+                self.extra.pop(("jobs", job.id), None)
+            self.changes.append(("jobs", job.id))
         self.added_bytes += self.done.size_bytes - before_bytes
-        self.jobs.remove(job_id)
-        self.extra.pop(("jobs", job_id), None)
-        self.changes.append(("jobs", job_id))
+        self.jobs.remove_all(jobs)
 
     def put_key(self, key: str, job: str, digest: str, at: datetime) -> None:
         """Remember an idempotency key that was not known."""

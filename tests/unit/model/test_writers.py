@@ -57,7 +57,7 @@ def test_the_position_outlives_a_reload_and_the_jobs() -> None:
     queue = Driver()
     queue.ok(publish(1, "1"))
     queue.complete(queue.claim_one())
-    queue.state.remove_job("1")
+    queue.state.remove_archived([queue.state.jobs.by_id["1"]])
     queue.reload()
     assert queue.ok(publish(1, "1")) is False
     assert ids(queue) == []
@@ -128,7 +128,7 @@ def test_a_late_copy_of_what_a_forgotten_writer_published_adds_nothing() -> None
     queue = Driver()
     assert queue.ok(publish(0, "1"), "driver", number=1) is True
     queue.complete(queue.claim_one())
-    queue.state.remove_job("1")
+    queue.state.remove_archived([queue.state.jobs.by_id["1"]])
     queue.ok(last(0), "driver", number=2)
     assert queue.ok(publish(0, "1"), "driver", number=1) is True, "the answer of the first copy"
     queue.ok(publish(1), "driver", number=3, acknowledged_below=3)

@@ -8,7 +8,7 @@ from itertools import islice
 
 from bucketq.model import check
 from bucketq.model.effects.segment_changes import FORMAT
-from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at, line_bytes
+from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.job_ids import made_at
 from bucketq.model.operations import Archived, Outbox, ReadOutbox
 from bucketq.model.records import NOTHING, JobRecord
@@ -47,7 +47,7 @@ def _leaving(done: FinishedJobs, operation: ReadOutbox, now: datetime) -> Iterat
     for job in done:
         is_over = keep_bytes is not None and left_bytes > keep_bytes
         if is_over or abs(now - finished_at(job)) >= age:
-            left_bytes -= line_bytes(job) if keep_bytes is not None else 0
+            left_bytes -= done.bytes_of(job)
             yield job
         elif not is_any_ahead:
             return  # They come in order: the others are younger still.
@@ -60,14 +60,13 @@ def remove_archived(state: State, operation: Archived, now: datetime) -> int:
     """
     jobs = state.jobs.by_id
     ready = [
-        job_id
+        jobs[job_id]
         for job_id, seq in dict.fromkeys(operation.jobs)
         if job_id in state.done and jobs[job_id].seq == seq
     ]
     if operation.files and state.settings.result_retention_s:
-        _note_results(state, [jobs[job_id] for job_id in ready], operation.files, now)
-    for job_id in ready:
-        state.remove_job(job_id)
+        _note_results(state, ready, operation.files, now)
+    state.remove_archived(ready)
     return len(ready)
 
 

@@ -69,6 +69,10 @@ class FinishedJobs:
             self._late = [job for job in self._late if jobs.get(job.id) is job]
             self._left = 0
 
+    def bytes_of(self, job: JobRecord) -> int:
+        """How many bytes one of them takes in the object."""
+        return self._sizes[job.id]
+
     def oldest(self) -> JobRecord | None:
         """The one that finished first, or None."""
         return next(iter(self), None)

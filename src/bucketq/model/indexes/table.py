@@ -173,8 +173,8 @@ class Table(Generic[R]):
             del self.blocks[number]
 
     def remove_all(self, rows: Collection[R]) -> None:
-        """Take rows out; it is fastest if they are in the order of their numbers."""
-        for number, some in groupby(rows, _block_number):
+        """Take rows out."""
+        for number, some in groupby(sorted(rows, key=_number), _block_number):
             gone = {row.seq for row in some}
             block = [row for row in self.blocks[number] if row.seq not in gone]
             if block:

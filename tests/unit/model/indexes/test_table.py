@@ -119,6 +119,12 @@ class TableMachine(RuleBasedStateMachine):
         for place in places[: len(self.rows)]:
             self.table.remove(self.rows.pop(place % len(self.rows)).id)
 
+    @precondition(lambda self: self.rows)
+    @rule(places=st.lists(st.integers(0, 10_000), max_size=30))
+    def remove_all(self, places: list[int]) -> None:
+        removed = [self.rows.pop(place % len(self.rows)) for place in places[: len(self.rows)]]
+        self.table.remove_all(removed)
+
     @rule(after=st.integers(0, 20 * BLOCK))
     def read_on(self, after: int) -> None:
         assert list(self.table.after(after)) == [row for row in self.rows if row.seq > after]
