@@ -28,7 +28,6 @@ from time import perf_counter, sleep
 
 from benchmarks.peers.aims import verdicts
 from benchmarks.peers.cells import (
-    ROOT,
     Bench,
     Figures,
     burst,
@@ -42,6 +41,7 @@ from benchmarks.peers.cells import (
 from benchmarks.peers.render import RESULTS, render, write
 from benchmarks.peers.results import Measurement, Results
 from benchmarks.peers.servers import (
+    ROOT,
     MissingServerError,
     postgres_program,
     redis_server,

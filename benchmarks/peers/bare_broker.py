@@ -1,9 +1,8 @@
 """A bare broker: the least that a durable queue in Python over gRPC can cost, without any feature.
 
 Two lists in memory and a log. All calls that a client process makes in one turn of its event loop
-are one message; all messages that arrive while the log is synced share the next sync. Jobs are bytes
-to it. It does not read its log back, remembers no request, and no job has an id: what a queue that
-keeps promises does beyond this is what it costs.
+are one message, and all messages that arrive while the log is synced share the next sync. Jobs are
+bytes to it. It does not read its log back, remembers no request, and no job has an id.
 
 ``python -m benchmarks.peers.bare_broker PORT LOG`` is the server, and ``BareBroker`` its client.
 """
@@ -23,6 +22,7 @@ from typing import Any
 import grpc.aio
 import msgspec
 from benchmarks.peers.adapter import Adapter, Payload
+from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 
 STREAM = "/bare/Stream"
 PUSH, CLAIM, COMPLETE = range(3)
@@ -68,8 +68,10 @@ class Server:
             await self._wake.wait()
             self._wake.clear()
             batch, self._arrived = self._arrived, []
-            applied = [_encode([self._apply(*call) for call in _calls.decode(message)])
-                       for message, _ in batch]
+            applied = [
+                _encode([self._apply(*call) for call in _calls.decode(message)])
+                for message, _ in batch
+            ]
             await loop.run_in_executor(self._thread, self._sync, [message for message, _ in batch])
             for answer, (_, answers) in zip(applied, batch, strict=True):
                 answers.put_nowait(answer)
@@ -117,31 +119,32 @@ class BareBroker(Adapter):
         """Open the stream."""
         del is_first
         self.channel = grpc.aio.insecure_channel(self.address)
-        self.stream: Any = self.channel.stream_stream(STREAM)()
+        method: Any = self.channel.stream_stream(STREAM, None, None)
+        self.stream = method()
         self.calls: list[tuple[Call, asyncio.Future[list[bytes]]]] = []
         self.sent: deque[list[asyncio.Future[list[bytes]]]] = deque()
-        self.tasks = {asyncio.create_task(self.receive())}
+        self.wake = asyncio.Event()
+        self.tasks = [asyncio.create_task(self.send()), asyncio.create_task(self.receive())]
 
     def call(self, *call: Any) -> asyncio.Future[list[bytes]]:
         """Send a call with all others of this turn of the loop."""
-        loop = asyncio.get_running_loop()
-        if not self.calls:
-            loop.call_soon(self.send)
-        future = loop.create_future()
-        self.calls.append((call, future))
-        return future
+        answer: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+        self.calls.append((call, answer))
+        self.wake.set()
+        return answer
 
-    def send(self) -> None:
-        """Send the calls of this turn as one message."""
-        calls, self.calls = self.calls, []
-        self.sent.append([future for _, future in calls])
-        task = asyncio.create_task(self.stream.write(_encode([call for call, _ in calls])))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+    async def send(self) -> None:
+        """Send the calls of a turn as one message."""
+        while True:
+            await self.wake.wait()
+            self.wake.clear()
+            calls, self.calls = self.calls, []
+            self.sent.append([answer for _, answer in calls])
+            await self.stream.write(_encode([call for call, _ in calls]))
 
     async def receive(self) -> None:
         """Hand answers to their callers."""
-        while (message := await self.stream.read()) is not grpc.aio.EOF:
+        while (message := await self.stream.read()) is not EOF:
             for future, answer in zip(self.sent.popleft(), _answers.decode(message), strict=True):
                 future.set_result(answer)
 
@@ -165,7 +168,7 @@ class BareBroker(Adapter):
         """Disconnect."""
         for task in self.tasks:
             task.cancel()
-        await self.channel.close()
+        await self.channel.close(None)
 
 
 if __name__ == "__main__":

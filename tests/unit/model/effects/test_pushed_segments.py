@@ -161,7 +161,8 @@ def test_rows_of_a_segment_that_may_not_be_named_go_to_the_object(reason: str) -
         deep.apply(first, NOW)
         (job,) = deep.do(Claim(worker="w", secret=SECRET))
         deep.do(Complete(job=job.id, lease=job.lease or ""))
-        deep.state.remove_archived([deep.state.jobs.by_id["j0"]])  # It was archived, and its id may be used again.
+        # It was archived, and its id may be used again.
+        deep.state.remove_archived([deep.state.jobs.by_id["j0"]])
     assert deep.apply(second, NOW).answer == ("j0", "j1")
     hot = {"named": ["j0"]}.get(reason, ["j0", "j1"])
     assert [job.id for job in deep.state.jobs] == hot
