@@ -187,26 +187,27 @@ class Gone:
         """The ranges, in order."""
         return tuple(zip(self._firsts, self._lasts, strict=True))
 
-    def add(self, position: int) -> None:
-        """Note that the row at a position, which was there, has left."""
+    def add(self, first: int, last: int | None = None) -> None:
+        """Note that a row, or all rows up to the one at ``last``, which were there, have left."""
+        last = first if last is None else last
         firsts, lasts = self._firsts, self._lasts
-        place = bisect_right(firsts, position)
-        if place and position <= lasts[place - 1]:
-            message = f"the row at {position} has left before"
+        place = bisect_right(firsts, last)
+        if place and first <= lasts[place - 1]:
+            message = f"a row from {first} to {last} has left before"
             raise ValueError(message)
-        self.count += 1
-        joins_left = place > 0 and lasts[place - 1] == position - 1
-        joins_right = place < len(firsts) and firsts[place] == position + 1
+        self.count += last - first + 1
+        joins_left = place > 0 and lasts[place - 1] == first - 1
+        joins_right = place < len(firsts) and firsts[place] == last + 1
         if joins_left and joins_right:
             lasts[place - 1] = lasts.pop(place)
             del firsts[place]
         elif joins_left:
-            lasts[place - 1] = position
+            lasts[place - 1] = last
         elif joins_right:
-            firsts[place] = position
+            firsts[place] = first
         else:
-            firsts.insert(place, position)
-            lasts.insert(place, position)
+            firsts.insert(place, first)
+            lasts.insert(place, last)
 
     def add_below(self, stop: int) -> None:
         """Note that all rows before a position have left, those that were still there."""

@@ -365,16 +365,14 @@ class State:
         """Replace rows; one that was in a segment is written to the object from now on."""
         if self.recorder is not None:
             self.recorder.replace(self.jobs.by_id, jobs)
-        if self.cold.lent:
-            for job in jobs:
-                lent = self.cold.give_up(job.id)
-                if lent is None:
-                    self.jobs.replace((job,))
-                    continue
-                self.jobs.insert(job)
+        if self.cold.lent and (lent := self.cold.give_up(jobs)):
+            moved = [job for job in jobs if job.id in lent]
+            self.jobs.replace(job for job in jobs if job.id not in lent)
+            self.jobs.insert(moved)
+            for job in moved:
                 self.unique.add(job)
-                if lent.unknown:
-                    self.extra["jobs", job.id] = lent.unknown
+                if unknown := lent[job.id].unknown:
+                    self.extra["jobs", job.id] = unknown
         else:
             self.jobs.replace(jobs)
 

@@ -162,7 +162,7 @@ def test_an_unknown_field_of_an_entry_is_kept_until_the_segment_leaves() -> None
     line = LINE.replace(b'"class":"ready"', b'"class":"ready","news":[1.50]')
     document = decode(with_entry(line), WHERE)
     segment = next(iter(document.state.cold.rows.segments.values()))
-    segment.leave(1)
+    segment.leave(1, 1)
     document.state.cold.rows.is_touched = True
     body = document.prepare("commit-2").body
     assert b'"gone":[[0,1],[3,3]],"news":[1.50]}' in body
@@ -195,6 +195,6 @@ def test_entries_are_written_in_the_order_of_class_number_and_id() -> None:
 
 def test_a_job_of_a_segment_that_is_pushed_behind_others_keeps_the_table_in_order() -> None:
     document = decode(deep_body(), WHERE)
-    document.state.jobs.insert(job(6, pushed_at=NOW + timedelta(seconds=1)))
+    document.state.jobs.insert([job(6, pushed_at=NOW + timedelta(seconds=1))])
     rows = msgspec.json.decode(document.prepare("commit-2").body)["jobs"]
     assert [row["seq"] for row in rows] == [1, 2, 3, 4, 6]

@@ -32,6 +32,23 @@ def test_positions_that_have_left_are_kept_as_the_fewest_ranges(left: list[int])
     assert Gone(gone.ranges).ranges == gone.ranges
 
 
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=20))
+def test_rows_that_leave_together_are_the_same_as_one_by_one(runs: list[tuple[int, int]]) -> None:
+    together, alone, left = Gone(), Gone(), set[int]()
+    for first, more in runs:
+        positions = range(first, first + more + 1)
+        if left.isdisjoint(positions):
+            together.add(first, positions[-1])
+            for position in positions:
+                alone.add(position)
+            left.update(positions)
+        else:
+            with pytest.raises(ValueError, match="has left before"):
+                together.add(first, positions[-1])
+        assert together.ranges == alone.ranges
+        assert together.count == alone.count
+
+
 @given(positions, st.integers(0, 61), st.integers(0, 61))
 def test_the_next_live_position_and_counts_agree_with_a_set(
     left: list[int], start: int, stop: int

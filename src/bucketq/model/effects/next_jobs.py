@@ -38,13 +38,13 @@ def take_next(state: State, operation: Claim | ClaimBatch, now: datetime) -> lis
     """
     if has_turns(state):
         return _take_turns(state, operation, now)
-    taken: list[JobRecord] = []
+    load = _Load(operation, state.settings.max_running_bytes - state.running.size_bytes)
     try:
-        _take_in_order(state, operation, now, taken)
+        _take_in_order(state, operation.kinds, now, load)
     except ColdRowsNeededError:
-        state.put_back(taken)
+        state.put_back(load.jobs)
         raise
-    return taken
+    return load.jobs
 
 
 def has_next(state: State, kinds: tuple[str, ...], now: datetime) -> bool:
@@ -89,34 +89,55 @@ def _take_turns(state: State, operation: Claim | ClaimBatch, now: datetime) -> l
     return taken
 
 
-def _take_in_order(
-    state: State, operation: Claim | ClaimBatch, now: datetime, taken: list[JobRecord]
-) -> None:
-    room = state.settings.max_running_bytes - state.running.size_bytes
-    firsts = _firsts_of(state, operation.kinds, now) if room > 0 else []
+class _Load:
+    """The jobs that a claim has taken so far, and how much more it may take."""
+
+    def __init__(self, operation: Claim | ClaimBatch, room: int) -> None:
+        """Take up to the limit of an operation, until the ``room`` of running jobs is used up."""
+        self.jobs: list[JobRecord] = []
+        self.left = operation.limit
+        self.is_full = room <= 0
+        self._room = room
+        self._bytes_left = _most_bytes(operation)
+        self._seen: set[int] = set()
+
+    def take(self, jobs: Sequence[JobRecord]) -> int:
+        """Take jobs until it is full; return how many can leave their lane."""
+        for count, job in enumerate(jobs):
+            if job.seq in self._seen:  # One that was moved may stand there twice.
+                continue
+            if self._bytes_left != inf:
+                self._bytes_left -= payload_size(job)
+                if self._bytes_left < 0 and self.jobs:
+                    self.is_full = True
+                    return count
+            self._seen.add(job.seq)
+            self.jobs.append(job)
+            self.left -= 1
+            self._room -= running_bytes(job)
+            if self._room <= 0 or not self.left:
+                self.is_full = True
+                return count + 1
+        return len(jobs)
+
+
+def _take_in_order(state: State, kinds: Sequence[str], now: datetime, load: _Load) -> None:
+    waiting = state.waiting
+    firsts = [] if load.is_full else _firsts_of(state, kinds, now)
     first = heappop(firsts) if firsts else None
-    lanes, first_of = state.waiting.lanes, state.waiting.first_of
-    seen: set[int] = set()
-    bytes_left = _most_bytes(operation)
     while first is not None:
         _, kind, job = first
         if job is None:
-            _decode_head(state, kind, now, firsts, operation.limit - len(taken) - 1)
+            _decode_head(state, kind, now, firsts, load.left - 1)
         else:
-            if bytes_left != inf and job.seq not in seen:
-                bytes_left -= payload_size(job)
-                if bytes_left < 0 and taken:
-                    return
-            lanes[kind].pop(job)
-            if job.seq not in seen:  # One that was moved may stand there twice.
-                seen.add(job.seq)
-                taken.append(job)
-                if len(taken) == operation.limit:
-                    return
-                room -= running_bytes(job)
-                if room <= 0:
-                    return
-        if (first := first_of(kind, now)) is not None:
+            lane = waiting.lanes[kind]
+            if jobs := waiting.next_run(kind, load.left, firsts[0][0] if firsts else None):
+                lane.skip(load.take(jobs))
+            elif load.take([job]):
+                lane.pop(job)
+            if load.is_full:
+                return
+        if (first := waiting.first_of(kind, now)) is not None:
             first = heappushpop(firsts, first)
         elif firsts:
             first = heappop(firsts)

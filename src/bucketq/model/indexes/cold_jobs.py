@@ -12,7 +12,7 @@ but is written to the queue object only when it is changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
@@ -284,12 +284,21 @@ class ColdJobs:
         self._lent[job.id] = Lent(Place(segment, position), is_lined_up=False, unknown=unknown)
         return job
 
-    def give_up(self, job_id: str) -> Lent | None:
-        """Let the row of a lent job leave its segment; return None if the job was not lent."""
-        lent = self._lent.pop(job_id, None)
-        if lent is not None:
-            self.lent_dead -= lent.place.segment.record.cls == "dead"
-            self.rows.leave(lent.place)
+    def give_up(self, jobs: Iterable[JobRecord]) -> dict[str, Lent]:
+        """Let the rows of those jobs that are lent leave their segments; return these."""
+        lent = {job.id: found for job in jobs if (found := self._lent.pop(job.id, None))}
+        segment, first, last = None, 0, -1
+        for place in sorted([each.place for each in lent.values()], key=_position):
+            self.lent_dead -= place.segment.record.cls == "dead"
+            if place.segment is segment and place.position == last + 1:
+                last = place.position
+                continue
+            if segment is not None:
+                self.rows.leave(segment, first, last)
+            segment, first = place
+            last = first
+        if segment is not None:
+            self.rows.leave(segment, first, last)
         return lent
 
     def add(self, record: SegmentRecord, index: SegmentIndex) -> Segment:
@@ -383,6 +392,10 @@ def _first_rows(segment: Segment, index: SegmentIndex) -> Iterator[int]:
         return (p for p in range(segment.record.rows) if p not in gone)
     firsts = ((gone.next_live(run.start), run.stop) for run in index.runs)
     return (position for position, stop in firsts if position < stop)
+
+
+def _position(place: Place) -> tuple[str, int]:
+    return place.segment.record.id, place.position
 
 
 def _bound(entry: tuple[int, int, int, ColdRun]) -> tuple[int, int]:

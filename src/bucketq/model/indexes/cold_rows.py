@@ -163,13 +163,13 @@ class ColdRows:
         self._count(segment, -segment.live)
         self.is_touched = True
 
-    def leave(self, place: Place) -> None:
-        """Note that a row has left its segment; one without rows is dropped."""
-        place.segment.leave(place.position)
-        self._count(place.segment, -1)
+    def leave(self, segment: Segment, first: int, last: int) -> None:
+        """Note that rows have left their segment; one without rows is dropped."""
+        segment.leave(first, last)
+        self._count(segment, first - last - 1)
         self.is_touched = True
-        if not place.segment.live:
-            self.drop(place.segment)
+        if not segment.live:
+            self.drop(segment)
 
     def leave_below(self, segment: Segment, stop: int) -> int:
         """Note that all rows before a position have left; return how many were still there."""

@@ -60,12 +60,12 @@ class Segment:
         """Note that no job of it expires before a time; None: none does."""
         self.record = replace(self.record, expires_at=at)
 
-    def leave(self, position: int) -> None:
-        """Note that the row at a position has left."""
-        self.gone.add(position)
+    def leave(self, first: int, last: int) -> None:
+        """Note that the rows from a position to another have left."""
+        self.gone.add(first, last)
         if self.since is not self.gone:
-            self.since.add(position)
-        self.live -= 1
+            self.since.add(first, last)
+        self.live -= last - first + 1
         self._is_touched = True
 
     def leave_below(self, stop: int) -> int:

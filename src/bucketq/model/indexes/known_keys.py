@@ -77,7 +77,8 @@ class KnownKeys:
         if key in self._table:
             self._table.remove(key)
         else:
-            self._rows.leave(self._rows.find_keys([key])[key][1])
+            segment, position = self._rows.find_keys([key])[key][1]
+            self._rows.leave(segment, position, position)
 
     def oldest(self) -> KeyRecord | None:
         """The oldest key in the object, or None."""

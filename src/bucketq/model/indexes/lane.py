@@ -10,6 +10,7 @@ entry; these entries are skipped when they come to its head, so leaving costs no
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
@@ -29,6 +30,10 @@ def lane_of(kind: str, group: str) -> str:
     No kind has a line feed, so no two lanes have the same name.
     """
     return f"{kind}\n{group}" if group else kind
+
+
+def _order(job: JobRecord) -> tuple[int, int]:
+    return (job.priority, job.seq)
 
 
 class Lane:
@@ -85,7 +90,35 @@ class Lane:
         if self._heap and self._heap[0][2] == job.id:
             heappop(self._heap)
         else:
-            self._skip()
+            self.skip(1)
+
+    def next_run(
+        self, jobs: dict[str, JobRecord], most: int, before: tuple[int, int] | None
+    ) -> list[JobRecord]:
+        """The next jobs to claim, up to ``most``, that stand before a place in the order.
+
+        It ends at a job that is to be looked at by itself: it has left, or has a time.
+        """
+        if self._heap:
+            return []
+        stop = self._head + most
+        if before is not None:
+            stop = bisect_left(self._run, before, self._head, key=_order)
+        found = []
+        for job in self._run[self._head : min(stop, self._head + most)]:
+            if jobs.get(job.id) is not job or job.run_at is not None or job.expires_at is not None:
+                break
+            found.append(job)
+        return found
+
+    def skip(self, count: int) -> None:
+        """Take out jobs that ``next_run`` has just returned, the first ones."""
+        self._head += count
+        if self._head == len(self._run):
+            self._run, self._head, self._last = [], 0, _BEFORE_ALL
+        elif self._head > _SWEEP_ABOVE and 2 * self._head > len(self._run):
+            del self._run[: self._head]
+            self._head = 0
 
     def remove(self, numbers: set[int]) -> None:
         """Take out the jobs with these numbers, wherever they stand; it looks at every entry."""
@@ -117,7 +150,7 @@ class Lane:
             job = _waiting(jobs, entry.id, entry.priority, entry.seq)
             if job is not None:
                 return job
-            self._skip()
+            self.skip(1)
         return None
 
     def _first_of_heap(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
@@ -128,14 +161,6 @@ class Lane:
                 return job
             heappop(self._heap)
         return None
-
-    def _skip(self) -> None:
-        self._head += 1
-        if self._head == len(self._run):
-            self._run, self._head, self._last = [], 0, _BEFORE_ALL
-        elif self._head > _SWEEP_ABOVE and 2 * self._head > len(self._run):
-            del self._run[: self._head]
-            self._head = 0
 
 
 def _waiting(jobs: dict[str, JobRecord], job_id: str, priority: int, seq: int) -> JobRecord | None:

@@ -39,7 +39,7 @@ class ResultTable(Table[ResultRow]):
             self.remove(row.id)
         last, count = rows[-1], sum(row.count for row in rows)
         latest = max(row.at for row in rows)
-        self.insert(ResultRow(id=name, seq=last.seq, at=latest, count=count))
+        self.insert([ResultRow(id=name, seq=last.seq, at=latest, count=count)])
         self.count += count
 
     def oldest(self) -> ResultRow | None:

@@ -8,7 +8,7 @@ bits, so a row is found in its block without a further index.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Generic, Protocol, TypeVar
@@ -126,19 +126,22 @@ class Table(Generic[R]):
             block.append(row)
             by_id[row.id] = row
 
-    def insert(self, row: R) -> None:
-        """Add a row wherever its number belongs; one that was lent becomes a row of the table."""
-        number = row.seq >> BLOCK_BITS
-        block = self.blocks.get(number)
-        if block is None:
-            last = next(reversed(self.blocks), -1)
-            self.blocks[number] = [row]
-            if number < last:
-                self.blocks = dict(sorted(self.blocks.items()))
-        else:
-            insort(block, row, key=_number)
-        self.touched.add(number)
-        self.by_id[row.id] = row
+    def insert(self, rows: Iterable[R]) -> None:
+        """Add rows wherever their numbers belong; those that were lent become rows of the table."""
+        is_sorted = True
+        for number, some in groupby(sorted(rows, key=_number), _block_number):
+            new = list(some)
+            block = self.blocks.get(number)
+            if block is None:
+                is_sorted = is_sorted and number > next(reversed(self.blocks), -1)
+                self.blocks[number] = new
+            else:
+                block += new
+                block.sort(key=_number)
+            self.touched.add(number)
+            self.by_id.update([(row.id, row) for row in new])
+        if not is_sorted:
+            self.blocks = dict(sorted(self.blocks.items()))
 
     def lend(self, row: R) -> None:
         """Let a row that is kept elsewhere be found by its id; it is in no block."""

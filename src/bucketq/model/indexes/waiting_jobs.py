@@ -83,6 +83,13 @@ class WaitingJobs:
             return job.order, name, job
         return None if bound is None else (bound, name, None)
 
+    def next_run(self, kind: str, most: int, before: tuple[int, int] | None) -> list[JobRecord]:
+        """Return ``Lane.next_run`` of a kind, up to the next job that has to be decoded."""
+        bound = self._cold.bound_of(kind) if self._cold.lanes else None
+        if bound is not None and (before is None or bound < before):
+            before = bound
+        return self.lanes[kind].next_run(self._jobs, most, before)
+
     def head_of(self, name: str, now: datetime, wanted: int = 1) -> JobRecord | None:
         """The next job of a lane that is due, or None. Raises ``ColdRowsNeededError``.
 

@@ -130,7 +130,7 @@ def test_taken_entries_do_not_pile_up() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["add", "add", "take", "leave", "back", "sweep"]), st.integers(0)
+            st.sampled_from(["add", "add", "take", "run", "leave", "back", "sweep"]), st.integers(0)
         ),
         max_size=120,
     ),
@@ -152,6 +152,17 @@ def test_a_lane_agrees_with_a_sorted_list(steps: list[tuple[str, int]], ranks: l
                 jobs.leave(head.seq)
                 waiting.remove(head)
                 taken.append(head)
+        elif step == "run":
+            before = (ranks[number % 5], number % 50)
+            run = jobs.lane.next_run(jobs, number % 4 + 1, before)
+            ordered = sorted(waiting, key=lambda job: job.order)
+            assert run == ordered[: len(run)]
+            assert len(run) <= number % 4 + 1
+            assert all(each.order < before for each in run)
+            jobs.lane.skip(len(run))
+            for each in run:
+                jobs.leave(each.seq)
+                waiting.remove(each)
         elif step == "leave" and waiting:
             jobs.leave(waiting.pop(number % len(waiting)).seq)
         elif step == "back" and taken:
@@ -161,6 +172,22 @@ def test_a_lane_agrees_with_a_sorted_list(steps: list[tuple[str, int]], ranks: l
         elif step == "sweep":
             jobs.lane.sweep(jobs, -10_000)
     assert jobs.drain() == [job.seq for job in sorted(waiting, key=lambda job: job.order)]
+
+
+def test_a_run_ends_at_a_place_at_a_job_that_left_and_at_one_with_a_time() -> None:
+    jobs = Jobs()
+    for seq in range(6):
+        jobs.add(seq)
+    assert [each.seq for each in jobs.lane.next_run(jobs, 4, None)] == [0, 1, 2, 3]
+    assert [each.seq for each in jobs.lane.next_run(jobs, 10, (0, 3))] == [0, 1, 2]
+    jobs.leave(2)
+    assert [each.seq for each in jobs.lane.next_run(jobs, 10, None)] == [0, 1]
+    timed = replace(job(7), expires_at=START)
+    jobs[timed.id] = timed
+    jobs.lane = Lane([jobs["j4"], timed])
+    assert [each.seq for each in jobs.lane.next_run(jobs, 10, None)] == [4]
+    jobs.add(3)  # It is late, so that two places would have to be compared.
+    assert jobs.lane.next_run(jobs, 10, None) == []
 
 
 def test_jobs_are_taken_out_wherever_they_stand() -> None:

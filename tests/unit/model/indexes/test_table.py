@@ -125,6 +125,14 @@ class TableMachine(RuleBasedStateMachine):
         removed = [self.rows.pop(place % len(self.rows)) for place in places[: len(self.rows)]]
         self.table.remove_all(removed)
 
+    @rule(seqs=st.lists(st.integers(0, 5 * BLOCK), max_size=30, unique=True))
+    def insert(self, seqs: list[int]) -> None:
+        there = {row.seq for row in self.rows}
+        new = [Numbered(f"i{self.made}-{seq}", seq) for seq in seqs if seq not in there]
+        self.made += 1
+        self.table.insert(new)
+        self.rows = sorted([*self.rows, *new], key=lambda row: row.seq)
+
     @rule(after=st.integers(0, 20 * BLOCK))
     def read_on(self, after: int) -> None:
         assert list(self.table.after(after)) == [row for row in self.rows if row.seq > after]
