@@ -166,7 +166,7 @@ async def test_a_row_in_two_places_is_found(world: Deep) -> None:
     body = await body_of(world, head, segment)
     line = check_segment(segment, body, "it").rows[0].line
     job = msgspec.json.decode(line, type=type(next(iter(head.jobs))))
-    head.jobs.insert(job)
+    head.jobs.insert([job])
     object_ = await world.reader.get(KEY)
     prepared = Document(head).prepare("0123456789abcdef")
     await world.store.connect("vandal").replace(KEY, prepared.body, object_.etag)
