@@ -140,8 +140,10 @@ class WorkingState:
 
         Those for which there is no time now wait for the next round.
         """
-        reads, now = reads_among(self.backlog.in_flight, self._hooks.reads), self._clock.now()
-        look_up = partial(self._hooks.read, document.state, now=now)
+        reads = reads_among(self.backlog.in_flight, self._hooks.reads)
+        if not reads:
+            return
+        look_up = partial(self._hooks.read, document.state, now=self._clock.now())
         now_s = asyncio.get_running_loop().time
         left = look_up_in_turns(reads, look_up, now_s, self.set_aside)
         self.backlog.postpone(left)

@@ -96,6 +96,8 @@ class LocalStore:
         """Keep objects below ``root``; new ones get the mode of the object ``like``, if any."""
         self._root = root.absolute()
         self.url = self._root.as_uri()
+        # The paths of objects that are replaced. They are few, and each write needs one four times.
+        self._replaced: dict[str, Path] = {}
         self._like = None if like is None else self._path(like)
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="bucketq-file")
         # Directories in which this store has written before.
@@ -146,6 +148,7 @@ class LocalStore:
                 )
 
         # A queue is replaced again and again, an object that is put hardly ever.
+        self._replaced[key] = self._path(key)
         return await self._write(key, body, demand_etag, makes_parents=False, recycles=True)
 
     async def put(self, key: str, body: bytes) -> str:
@@ -240,8 +243,11 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         """Return the path of an object, after checking that its key stays below the root."""
-        check_key(key)
-        return self._root / key
+        path = self._replaced.get(key)
+        if path is None:
+            check_key(key)
+            path = self._root / key
+        return path
 
     async def _run(
         self, verb: str, path: Path, work: Callable[[], _T], given_up: Event | None = None
