@@ -274,12 +274,13 @@ def costs(results: Results) -> str:
 
 
 def faster(results: Results) -> str:
-    """Where rows are faster than bucketq's better row, cell by cell."""
+    """Where rows are faster than bucketq's better row, cell by cell; not what cannot be chosen."""
     lines = []
     cells = [(cell, work) for cell in BURSTS for work in ("push", "claim+complete")]
     cells += [(cell, "cycle") for cell in DEPTHS]
     for cell, work in cells:
-        rates = {peer: results.value(peer.name, cell, work) for peer in shown(results)}
+        chosen = [peer for peer in shown(results) if peer.server != "bare"]
+        rates = {peer: results.value(peer.name, cell, work) for peer in chosen}
         ours = max((rate for peer, rate in rates.items() if peer.is_ours and rate), default=None)
         if ours is None:
             continue

@@ -60,7 +60,7 @@ BURSTS = {
 }
 SUSTAINED = {"sustained-64": "64", "sustained-64x4": "64x4", "sustained-bulk": "bulk"}
 """Two minutes of cycles with the callers of a burst, for cells that have an aim."""
-COMPARED = ("bucketq", "bare", "redis", "postgres")
+COMPARED = ("bucketq", "redis", "postgres")
 """The rows that aims compare."""
 _SUSTAINED_PEERS = {
     "sustained-64": COMPARED,
@@ -74,7 +74,8 @@ CELLS = (*BURSTS, *DEPTHS, *SUSTAINED, *OTHERS)
 _NO_BULK = "it has no call for many jobs"
 _ALL_TURNS = "its calls block, so callers of a process take turns: the same as 64 callers"
 _ONE_BROKER = "one process commits for its own callers"
-_ONLY_COMPARED = "only for bucketq and the two bounds"
+_ONLY_COMPARED = "only for bucketq and the bounds"
+_IN_MEMORY = "it has its jobs in memory alone"
 _SLOW_DEEP = "filling it would take minutes: each write is the whole queue"
 
 PEERS = (
@@ -99,8 +100,8 @@ PEERS = (
         "bare_broker:BareBroker",
         "bare",
         ("grpcio", "msgspec"),
-        "no leases, retries or results, and it cannot read its log",
-        absent={"failover": "it does not read its log", "start": "it has no command"},
+        "no leases, retries or results, and it does not read its log",
+        absent=dict.fromkeys((*DEPTHS, "failover"), _IN_MEMORY) | {"start": "it has no command"},
     ),
     Peer(
         "redis",
@@ -177,7 +178,7 @@ def reason_absent(peer: Peer, cell: str) -> str | None:
     """Return why a cell of a row is not measured, or None if it is."""
     if cell in SUSTAINED and peer.name not in _SUSTAINED_PEERS[cell]:
         return "no aim compares it"
-    if cell == "1000x2" and peer.name not in COMPARED:
+    if cell == "1000x2" and peer.name not in {*COMPARED, "bare"}:
         return peer.absent.get(cell, _ONLY_COMPARED)
     if cell == "failover" and peer.name not in COMPARED:
         return peer.absent.get(cell, "the same as that of its server")
