@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,9 +48,8 @@ class ArchiveWriter:
             StoreRefusedError: The store rejects the files; the jobs stay in the queue.
         """
         by_hour: dict[datetime, list[bytes]] = {}
-        for job, extra in jobs:
-            hour = hour_of(finished_at(job))
-            by_hour.setdefault(hour, []).append(_line(job, extra))
+        for moment, together in groupby(jobs, lambda each: finished_at(each[0])):
+            by_hour.setdefault(hour_of(moment), []).extend([_line(*each) for each in together])
         keys = []
         for hour, lines in by_hour.items():
             body = b"\n".join([*lines, b""])
