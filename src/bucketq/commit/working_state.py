@@ -140,13 +140,10 @@ class WorkingState:
 
         Those for which there is no time now wait for the next round.
         """
-        reads = reads_among(self.backlog.in_flight, self._hooks.reads)
-        if not reads:
-            return
-        look_up = partial(self._hooks.read, document.state, now=self._clock.now())
-        now_s = asyncio.get_running_loop().time
-        left = look_up_in_turns(reads, look_up, now_s, self.set_aside)
-        self.backlog.postpone(left)
+        if reads := reads_among(self.backlog.in_flight, self._hooks.reads):
+            look_up = partial(self._hooks.read, document.state, now=self._clock.now())
+            now_s = asyncio.get_running_loop().time
+            self.backlog.postpone(look_up_in_turns(reads, look_up, now_s, self.set_aside))
 
     def settle(
         self, document: Document, settled: Settled, base_version: int, began_s: float
