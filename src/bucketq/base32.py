@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 _LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_DIGITS = {letter: digit for digit, letter in enumerate(_LETTERS)}
+_PYTHON_LETTERS = "0123456789abcdefghijklmnopqrstuv"
+"""The digits of ``int(text, 32)``."""
+_TO_PYTHON = {ord(letter): digit for letter, digit in zip(_LETTERS, _PYTHON_LETTERS, strict=True)}
+_DIGITS = bytes(ord(_TO_PYTHON.get(code, "!")) for code in range(256))
+"""What ``int`` reads for each byte; it takes none that is not a letter of ours."""
 _PAIRS = tuple(first + second for first in _LETTERS for second in _LETTERS)
 
 
@@ -15,10 +19,7 @@ def crockford(number: int, length: int) -> str:
 
 def number_of(text: str) -> int | None:
     """Read a number in Crockford's base 32; None: it is not one."""
-    number = 0
-    for letter in text:
-        digit = _DIGITS.get(letter)
-        if digit is None:
-            return None
-        number = number * 32 + digit
-    return number
+    try:
+        return int(b"0" + text.encode().translate(_DIGITS), 32)
+    except ValueError:
+        return None

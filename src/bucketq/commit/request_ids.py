@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -83,7 +84,13 @@ class RequestId(Struct, frozen=True):
         """The first letters of the ids."""
         if self.made_ms is None:
             return self.session[: job_ids.TIME_LENGTH]
-        return crockford(self.made_ms, job_ids.TIME_LENGTH)
+        return _letters(self.made_ms)
+
+
+@lru_cache(maxsize=16)
+def _letters(made_ms: int) -> str:
+    """Kept, because many requests are made in one millisecond."""
+    return crockford(made_ms, job_ids.TIME_LENGTH)
 
 
 def token_of(request: Request, version: int) -> str | None:

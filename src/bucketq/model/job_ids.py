@@ -19,6 +19,8 @@ TIME_LENGTH = 10
 ID_LENGTH = 26
 _HASH_BYTES = 10
 _HASHES = 2**80
+_OF_ANY_PARTITION = 2**70
+"""How many numbers all letters but those of the partition, the first two, write."""
 _FOUR = 2**20
 """How many numbers four letters write; the ids of one push mostly differ in the last four alone."""
 _PAIRS = tuple(crockford(number, 2) for number in range(1024))
@@ -96,8 +98,9 @@ def is_made_by(made: frozenset[str], job: str) -> bool:
 
 def is_first_of(session: str, number: int, job: str) -> bool:
     """Whether an id is that of the first job of a request, in whichever partition."""
-    found = _first(session, number)
-    return job[TIME_LENGTH + 2 :] == _upper(found)[2:] + _four(found % _FOUR)
+    if len(job) != ID_LENGTH:
+        return False
+    return number_of(job[TIME_LENGTH + 2 :]) == _first(session, number) % _OF_ANY_PARTITION
 
 
 def distance(first: str, job: str) -> int | None:

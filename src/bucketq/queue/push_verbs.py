@@ -22,7 +22,7 @@ from bucketq.model.results import FindArchived, JobEnd, Wait
 from bucketq.queue.arguments import as_job_id, as_several
 from bucketq.queue.large.side_content import FilePayload, as_file
 from bucketq.queue.large.side_writer import SideWriter
-from bucketq.queue.push_options import JobSpec, PushOptions, new_job
+from bucketq.queue.push_options import JobSpec, PushOptions, new_job, plain_job
 from bucketq.queue.sender import Sender
 from bucketq.queue.trace_context import is_traced, push_span
 
@@ -61,6 +61,8 @@ class PushVerbs(Generic[T]):
         content = as_file(payload, self._payload_type)
 
         def build(request_id: RequestId) -> tuple[NewJob, ...]:
+            if not options:
+                return (plain_job(kind, content, request_id.job_id(0), self._payload_type),)
             spec = JobSpec(kind=kind, payload=content, **options)
             default_id = request_id.job_id(0) if spec.id is None else ""
             return (new_job(spec, default_id, self._payload_type, takes_files=True),)
