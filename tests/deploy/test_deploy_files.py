@@ -1,7 +1,7 @@
 """The files under ``deploy/`` fit together, and their command lines are those of this version.
 
-No image is built here and no cluster is asked. If ``kubernetes_validate`` is installed, the
-manifests are also compared with the schemas of Kubernetes.
+No image is built here and no cluster is asked. The manifests are compared with the schemas of
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 import typer
 import yaml
@@ -119,11 +118,9 @@ def test_the_scaler_scales_the_workers_by_a_metric() -> None:
     assert parse(trigger["metadata"]["query"]).metrics == {"bucketq_jobs"}
 
 
-@pytest.mark.skipif(find_spec("kubernetes_validate") is None, reason="no schemas of Kubernetes")
 def test_kubernetes_knows_every_field() -> None:
-    validator: Any = import_module("kubernetes_validate")
     for each in manifests():
-        validator.validate(each, validator.latest_version(), strict=True)
+        kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
 
 
 @pytest.mark.parametrize("path", sorted((DEPLOY / "systemd").iterdir()), ids=lambda path: path.name)
