@@ -18,6 +18,8 @@ from pathlib import Path
 from textwrap import dedent
 from types import FunctionType
 
+from msgspec import Raw
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "api.md"
 
@@ -137,13 +139,6 @@ ABOUT_TYPES = """They are here to be read: `bucketq` does not export them.
 """
 
 LINE_CHARACTERS = 100
-VALUES = {
-    "DEFAULT_SCOPE": "'queued+running'",
-    "NOTHING": "Raw(b'')",
-    "SETTLED_AFTER": "timedelta(hours=1)",
-    "_LIMIT_S": "604800.0",
-}
-"""The constants that are defaults."""
 
 
 def exports(module: str) -> list[str]:
@@ -185,6 +180,7 @@ class Source:
         node = ast.parse(dedent(inspect.getsource(documented))).body[0]
         assert isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         self.node = node
+        self.module = documented.__module__
 
     def fields(self) -> Iterator[tuple[str, str]]:
         """Return annotated public fields and the strings below them."""
@@ -203,20 +199,29 @@ class Source:
             comment = ""
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
                 comment = " ".join(str(after.value.value).split())
-            signature = with_values(ast.unparse(statement))
+            signature = with_values(ast.unparse(statement), self.module)
             yield signature, re.sub(r"``(.+?)``", r"`\1`", comment)
 
 
-def with_values(signature: str) -> str:
-    """Replace constants that users cannot see by their values."""
-    known = re.sub(r"(?<=[= ])[A-Z_]{5,}\b", lambda found: VALUES[found[0]], signature)
+def with_values(signature: str, module: str) -> str:
+    """Replace constants of a module, which users cannot see, by their values."""
+    names = vars(importlib.import_module(module))
+    known = re.sub(r"(?<=[= ])[A-Z_]{5,}\b", lambda found: shown(names[found[0]]), signature)
     known = known.replace("field(default_factory=dict)", "{}")
     return re.sub(r"\b(Hook|Middleware)T\b", r"\1", known)
 
 
+def shown(value: object) -> str:
+    """Return a default as a user would write it."""
+    if isinstance(value, Raw):
+        return f"Raw({bytes(value)!r})"
+    return repr(value).removeprefix("datetime.")
+
+
 def signature_of(name: str, function: object) -> str:
     """Return how a function is called, with the annotations as they are written."""
-    node = Source(inspect.unwrap(function)).node  # type: ignore[arg-type]
+    source = Source(inspect.unwrap(function))  # type: ignore[arg-type]
+    node = source.node
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     arguments = node.args
     for group in (arguments.posonlyargs, arguments.args):
@@ -224,7 +229,7 @@ def signature_of(name: str, function: object) -> str:
             del group[0]
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     prefix = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
-    return with_values(wrapped(f"{prefix}{name}", arguments, returns))
+    return with_values(wrapped(f"{prefix}{name}", arguments, returns), source.module)
 
 
 def wrapped(name: str, arguments: ast.arguments, returns: str) -> str:

@@ -27,7 +27,7 @@ from grpc.aio import EOF  # type: ignore[attr-defined]  # not in the stubs
 STREAM = "/bare/Stream"
 PUSH, CLAIM, COMPLETE = range(3)
 Call = tuple[int, list[bytes], int]
-"""What to do, the jobs to push or the numbers of those to complete, and how many to claim."""
+"""What to do, the jobs to push or to complete, and how many to claim."""
 
 _calls = msgspec.msgpack.Decoder(list[Call])
 _answers = msgspec.msgpack.Decoder(list[list[bytes]])
