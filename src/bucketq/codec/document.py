@@ -102,8 +102,7 @@ class _Section:
         """The parts of the table's text, the checksum up to there, and the length of the parts."""
         touched: Iterable[int] = self.table.take_touched()
         if not self.table.blocks:
-            if self._texts:
-                self._texts, self._groups = {}, {}
+            self._texts, self._groups = {}, {}
             return [], crc, 0
         if not self._texts:
             touched = self.table.blocks

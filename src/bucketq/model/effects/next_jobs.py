@@ -36,11 +36,11 @@ def take_next(state: State, operation: Claim | ClaimBatch, now: datetime) -> lis
     Raises:
         ColdRowsNeededError: Some that may be among them have not been read; nothing was taken.
     """
-    if has_turns(state):
-        return _take_turns(state, operation, now)
     load = _Load(operation, state.settings.max_running_bytes - state.running.size_bytes)
+    take = _take_turns if has_turns(state) else _take_in_order
     try:
-        _take_in_order(state, operation.kinds, now, load)
+        if not load.is_full:
+            take(state, operation.kinds, now, load)
     except ColdRowsNeededError:
         state.put_back(load.jobs)
         raise
@@ -61,32 +61,19 @@ def has_next(state: State, kinds: tuple[str, ...], now: datetime) -> bool:
     )
 
 
-def _take_turns(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[JobRecord]:
-    room = state.settings.max_running_bytes - state.running.size_bytes
-    if room <= 0:
-        return []
-    turns = Turns(state, operation.kinds, now)
-    taken: list[JobRecord] = []
-    seen: set[int] = set()
-    bytes_left = _most_bytes(operation)
+def _take_turns(state: State, kinds: tuple[str, ...], now: datetime, load: _Load) -> None:
+    turns = Turns(state, kinds, now)
     try:
-        while len(taken) < operation.limit and room > 0 and (job := turns.next()) is not None:
-            if job.seq in seen:
+        while not load.is_full and (job := turns.next()) is not None:
+            if load.has(job):
                 turns.drop(job)
-                continue
-            if bytes_left != inf and (bytes_left := bytes_left - payload_size(job)) < 0 and taken:
-                break
-            seen.add(job.seq)
-            turns.take(job)
-            taken.append(job)
-            room -= running_bytes(job)
+            elif load.take([job]):
+                turns.take(job)
     except ColdRowsNeededError:
-        state.put_back(taken)
         turns.undo()
         raise
-    if taken:
+    if load.jobs:
         turns.commit()
-    return taken
 
 
 class _Load:
@@ -101,10 +88,14 @@ class _Load:
         self._bytes_left = _most_bytes(operation)
         self._seen: set[int] = set()
 
+    def has(self, job: JobRecord) -> bool:
+        """Whether a job was taken before: one that was moved may stand in its lane twice."""
+        return job.seq in self._seen
+
     def take(self, jobs: Sequence[JobRecord]) -> int:
         """Take jobs until it is full; return how many can leave their lane."""
         for count, job in enumerate(jobs):
-            if job.seq in self._seen:  # One that was moved may stand there twice.
+            if self.has(job):
                 continue
             if self._bytes_left != inf:
                 self._bytes_left -= payload_size(job)
@@ -121,9 +112,9 @@ class _Load:
         return len(jobs)
 
 
-def _take_in_order(state: State, kinds: Sequence[str], now: datetime, load: _Load) -> None:
+def _take_in_order(state: State, kinds: tuple[str, ...], now: datetime, load: _Load) -> None:
     waiting = state.waiting
-    firsts = [] if load.is_full else _firsts_of(state, kinds, now)
+    firsts = _firsts_of(state, kinds, now)
     first = heappop(firsts) if firsts else None
     while first is not None:
         _, kind, job = first

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import groupby
 from typing import NamedTuple
 
 from bucketq.model.indexes.cold_rows import ColdJob, ColdRows, ColdRun, Place, SegmentPart
@@ -287,18 +288,13 @@ class ColdJobs:
     def give_up(self, jobs: Iterable[JobRecord]) -> dict[str, Lent]:
         """Let the rows of those jobs that are lent leave their segments; return these."""
         lent = {job.id: found for job in jobs if (found := self._lent.pop(job.id, None))}
-        segment, first, last = None, 0, -1
-        for place in sorted([each.place for each in lent.values()], key=_position):
-            self.lent_dead -= place.segment.record.cls == "dead"
-            if place.segment is segment and place.position == last + 1:
-                last = place.position
-                continue
-            if segment is not None:
-                self.rows.leave(segment, first, last)
-            segment, first = place
-            last = first
-        if segment is not None:
-            self.rows.leave(segment, first, last)
+        places = sorted([each.place for each in lent.values()], key=_position)
+        # In a run of positions, their distance to their numbers is the same.
+        for _, numbered in groupby(enumerate(places), lambda each: _run_of(*each)):
+            run = [place for _, place in numbered]
+            segment, first = run[0]
+            self.lent_dead -= len(run) * (segment.record.cls == "dead")
+            self.rows.leave(segment, first, run[-1].position)
         return lent
 
     def add(self, record: SegmentRecord, index: SegmentIndex) -> Segment:
@@ -396,6 +392,10 @@ def _first_rows(segment: Segment, index: SegmentIndex) -> Iterator[int]:
 
 def _position(place: Place) -> tuple[str, int]:
     return place.segment.record.id, place.position
+
+
+def _run_of(number: int, place: Place) -> tuple[str, int]:
+    return place.segment.record.id, place.position - number
 
 
 def _bound(entry: tuple[int, int, int, ColdRun]) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 
 from bucketq.model.records import JobRecord
 
@@ -30,10 +31,6 @@ def lane_of(kind: str, group: str) -> str:
     No kind has a line feed, so no two lanes have the same name.
     """
     return f"{kind}\n{group}" if group else kind
-
-
-def _order(job: JobRecord) -> tuple[int, int]:
-    return (job.priority, job.seq)
 
 
 class Lane:
@@ -103,7 +100,7 @@ class Lane:
             return []
         stop = self._head + most
         if before is not None:
-            stop = bisect_left(self._run, before, self._head, key=_order)
+            stop = bisect_left(self._run, before, self._head, key=attrgetter("order"))
         found = []
         for job in self._run[self._head : min(stop, self._head + most)]:
             if jobs.get(job.id) is not job or job.run_at is not None or job.expires_at is not None:
