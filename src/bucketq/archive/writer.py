@@ -6,7 +6,7 @@ outcome is retried. The key is derived from the content, so a retry is idempoten
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # It is imported when it is used.
 FinishedJob = tuple[JobRecord, dict[str, Raw] | None]
 """A job, and its fields that this version of bucketq does not know."""
 
-_encode = msgspec.json.Encoder().encode
+_encoder = msgspec.json.Encoder()
 
 
 class ArchiveWriter:
@@ -47,12 +47,12 @@ class ArchiveWriter:
             UnavailableError: The outcome is unknown; call it again.
             StoreRefusedError: The store rejects the files; the jobs stay in the queue.
         """
-        by_hour: dict[datetime, list[bytes]] = {}
+        by_hour: dict[datetime, list[FinishedJob]] = {}
         for moment, together in groupby(jobs, lambda each: finished_at(each[0])):
-            by_hour.setdefault(hour_of(moment), []).extend([_line(*each) for each in together])
+            by_hour.setdefault(hour_of(moment), []).extend(together)
         keys = []
-        for hour, lines in by_hour.items():
-            body = b"\n".join([*lines, b""])
+        for hour, some in by_hour.items():
+            body = _lines(some)
             key = self._layout.file_key(hour, version, body)
             await self._store.put(key, body)
             keys.append(key)
@@ -76,6 +76,12 @@ class ArchiveWriter:
         return await prune(self._store, self._layout, before)
 
 
+def _lines(jobs: Sequence[FinishedJob]) -> bytes:
+    if not any(extra for _, extra in jobs):  # Encoded together, they take half the time.
+        return _encoder.encode_lines([job for job, _ in jobs])
+    return b"".join([_line(*each) for each in jobs])
+
+
 def _line(job: JobRecord, extra: dict[str, Raw] | None) -> bytes:
-    line = _encode(job)
-    return line if not extra else line[:-1] + b"," + _encode(extra)[1:]
+    line = _encoder.encode(job)
+    return (line if not extra else line[:-1] + b"," + _encoder.encode(extra)[1:]) + b"\n"

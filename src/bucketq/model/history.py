@@ -244,10 +244,11 @@ class ChangeRecorder:
             self._before.setdefault(job.seq, olds[job.id])
             self._after[job.seq] = job
 
-    def remove(self, job: JobRecord) -> None:
-        """Note a job that leaves."""
-        self._before.setdefault(job.seq, job)
-        self._after[job.seq] = None
+    def remove(self, jobs: Iterable[JobRecord]) -> None:
+        """Note jobs that leave."""
+        for job in jobs:
+            self._before.setdefault(job.seq, job)
+            self._after[job.seq] = None
 
     def note(self, operation: Operation, session: str, changes: Sequence[Change], by: str) -> None:
         """Note a request that has changed something; moving rows elsewhere does not count."""

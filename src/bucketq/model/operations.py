@@ -434,6 +434,8 @@ class Outbox(Struct, frozen=True):
 
     version: int
     jobs: tuple[tuple[JobRecord, dict[str, Raw] | None], ...]
+    sizes: tuple[int, ...]
+    """About how many bytes the line of each takes."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ answer every operation alike, however they were reached.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -57,6 +57,8 @@ ForgettableTable = _Bounded | Literal["limits", "buckets", "workers", "audit", "
 
 Change = tuple[str, str]
 """The table that a row was changed in, and the row's id; the head of the object has no id."""
+
+_kind = attrgetter("kind")
 
 
 class State:
@@ -213,7 +215,7 @@ class State:
             self.followed.note_all(jobs)
         for job in jobs:
             self.running.remove(job.id)
-            self.done.add(job)
+        self.done.add_all(jobs)
 
     def put_job(self, job: JobRecord) -> None:
         """Add a job, or replace the record of one, and keep the indexes right."""
@@ -245,15 +247,15 @@ class State:
 
     def remove_archived(self, jobs: Collection[JobRecord]) -> None:
         """Take out jobs that are in the archive."""
-        before_bytes = self.done.size_bytes
-        for job in jobs:
-            if self.recorder is not None:
-                self.recorder.remove(job)
-            self._leave(job)
-            if self.extra:
-                self.extra.pop(("jobs", job.id), None)
-            self.changes.append(("jobs", job.id))
-        self.added_bytes += self.done.size_bytes - before_bytes
+        if self.recorder is not None:
+            self.recorder.remove(jobs)
+        changes = [("jobs", job.id) for job in jobs]
+        self.changes += changes
+        for change in changes if self.extra else ():
+            self.extra.pop(change, None)
+        for kind, count in Counter(map(_kind, jobs)).items():
+            self._count(kind, "done", -count)
+        self.added_bytes -= self.done.remove_all(jobs)
         self.jobs.remove_all(jobs)
 
     def put_key(self, key: str, job: str, digest: str, at: datetime) -> None:
@@ -349,17 +351,12 @@ class State:
         return len(self.dead) - self.cold.lent_dead + self.cold.rows.count("dead")
 
     def _replace_all(self, jobs: Collection[JobRecord], before: Status, after: Status) -> None:
-        """Replace the records of jobs, and count those of a kind that stand together at once."""
+        """Replace the records of jobs that have changed their status."""
         self._store(jobs)
-        changes = self.changes
-        kind, count = "", 0
-        for job in jobs:
-            changes.append(("jobs", job.id))
-            if job.kind != kind:
-                self._move(kind, before, after, count)
-                kind, count = job.kind, 0
-            count += 1
-        self._move(kind, before, after, count)
+        self.changes += [("jobs", job.id) for job in jobs]
+        for kind, count in Counter(map(_kind, jobs)).items():
+            self._count(kind, before, -count)
+            self._count(kind, after, count)
 
     def _store(self, jobs: Collection[JobRecord]) -> None:
         """Replace rows; one that was in a segment is written to the object from now on."""
@@ -376,11 +373,6 @@ class State:
         else:
             self.jobs.replace(jobs)
 
-    def _move(self, kind: str, before: Status, after: Status, count: int) -> None:
-        if count:
-            self._count(kind, before, -count)
-            self._count(kind, after, count)
-
     def _count(self, kind: str, status: Status, more: int) -> None:
         count = self.counts.get((kind, status), 0) + more
         if count:
@@ -390,15 +382,20 @@ class State:
 
     def _enter_all(self, jobs: Iterable[JobRecord]) -> None:
         """Count and index jobs that are in the order of their numbers."""
-        plain = list[JobRecord]()
+        plain, done = list[JobRecord](), list[JobRecord]()
         for job in jobs:
             is_plain = job.run_at is None and job.expires_at is None and not job.group
             if is_plain and job.status == "queued" and not job.after:
                 plain.append(job)
+            elif job.status == "done":
+                done.append(job)
             else:
                 self._count(job.kind, job.status, 1)
                 self._enter(job)
         self._enter_plain(plain)
+        for kind, count in Counter(map(_kind, done)).items():
+            self._count(kind, "done", count)
+        self.done.add_all(done)
 
     def _enter_plain(self, jobs: Iterable[JobRecord]) -> None:
         for kind, count in self.waiting.extend(jobs):
@@ -418,7 +415,7 @@ class State:
         elif job.status == "running":
             self.running.add(job)
         elif job.status == "done":
-            self.done.add(job)
+            self.done.add_all((job,))
         else:
             self.dead[job.id] = job
             self.dead_ages.add(job)
@@ -439,7 +436,7 @@ class State:
         elif job.status == "running":
             self.running.remove(job.id)
         elif job.status == "done":
-            self.done.remove(job.id)
+            self.done.remove_all((job,))
         else:
             del self.dead[job.id]
 

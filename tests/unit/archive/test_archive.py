@@ -141,13 +141,15 @@ async def test_what_is_read_is_what_was_written_with_fields_of_a_newer_bucketq_l
     store = MemoryStore()
     job = finished("a", payload=b'{"text":"line\\nbreak","big":123456789012345678901234567890}')
     extra = {"colour": Raw(b'"blue"')}
-    [key] = await ArchiveWriter(store, LAYOUT).write([(job, extra)], version=1)
-    line = msgspec.json.decode((await store.get(key)).body)
-    assert line["colour"] == "blue"
+    other = finished("b", NOON + timedelta(minutes=1))
+    [key] = await ArchiveWriter(store, LAYOUT).write([(job, extra), (other, None)], version=1)
+    first, second, end = (await store.get(key)).body.split(b"\n")
+    assert msgspec.json.decode(first)["colour"] == "blue"
+    assert (second, end) == (msgspec.json.encode(other), b"")
     found = [
         job async for job in ArchiveReader(store, LAYOUT).jobs(NOON, NOON + timedelta(hours=1))
     ]
-    assert found == [job]
+    assert found == [job, other]
 
 
 async def test_a_damaged_archive_file_is_named_with_its_line() -> None:

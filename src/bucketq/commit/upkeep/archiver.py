@@ -26,7 +26,6 @@ from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import ClosedError, InvalidRequestError, SupersededError, UnavailableError
 from bucketq.model.effects.archiving import is_due
 from bucketq.model.effects.timekeeping import agreed
-from bucketq.model.indexes.finished_jobs import line_bytes
 from bucketq.model.operations import Archived, NoteTime, Outbox, ReadOutbox, Request
 from bucketq.model.state import State
 
@@ -146,7 +145,7 @@ class Archiver:
     async def _move(self, outbox: Outbox) -> int:
         """Archive jobs, and remove them from the queue; return how many left by this."""
         count = 0
-        for jobs in _archive_files(outbox.jobs):
+        for jobs in _archive_files(outbox):
             keys = await self._write(jobs, outbox.version)
             files = tuple(map(self._writer.name_of, keys))
             ids = tuple((job.id, job.seq) for job, _ in jobs)
@@ -184,11 +183,10 @@ def _crowd_bytes(state: State) -> int:
     return min(_CROWD_BYTES, max(least, unfinished_bytes // 16))
 
 
-def _archive_files(jobs: Sequence[FinishedJob]) -> Iterator[Sequence[FinishedJob]]:
+def _archive_files(outbox: Outbox) -> Iterator[Sequence[FinishedJob]]:
     """Split jobs into archive files."""
-    start, size_bytes = 0, 0
-    for place, (job, _) in enumerate(jobs):
-        length = line_bytes(job)
+    jobs, start, size_bytes = outbox.jobs, 0, 0
+    for place, length in enumerate(outbox.sizes):
         is_full = place - start == _FILE_JOBS or size_bytes + length > _FILE_BYTES
         if is_full and place > start:
             yield jobs[start:place]

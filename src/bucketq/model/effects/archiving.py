@@ -27,8 +27,10 @@ def read_outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
     check.whole_number(operation.limit, "limit", 0)
     if operation.keep_bytes is not None:
         check.whole_number(operation.keep_bytes, "keep_bytes", 0)
-    chosen = islice(_leaving(state.done, operation, now), operation.limit or None)
-    return Outbox(state.version, tuple((job, state.extra.get(("jobs", job.id))) for job in chosen))
+    done, extra = state.done, state.extra
+    chosen = list(islice(_leaving(done, operation, now), operation.limit or None))
+    jobs = [(job, extra.get(("jobs", job.id)) if extra else None) for job in chosen]
+    return Outbox(state.version, tuple(jobs), tuple(map(done.bytes_of, chosen)))
 
 
 def is_due(done: FinishedJobs, age_s: float, now: datetime) -> bool:
@@ -43,11 +45,13 @@ def _leaving(done: FinishedJobs, operation: ReadOutbox, now: datetime) -> Iterat
     age = timedelta(seconds=operation.min_age_s)
     newest = done.newest()
     is_any_ahead = newest is not None and newest - now >= age
-    left_bytes, keep_bytes = done.size_bytes, operation.keep_bytes
+    keep_bytes = operation.keep_bytes
+    surplus_bytes = 0 if keep_bytes is None else done.size_bytes - keep_bytes
     for job in done:
-        is_over = keep_bytes is not None and left_bytes > keep_bytes
-        if is_over or abs(now - finished_at(job)) >= age:
-            left_bytes -= done.bytes_of(job)
+        if surplus_bytes > 0:
+            surplus_bytes -= done.bytes_of(job)
+            yield job
+        elif abs(now - finished_at(job)) >= age:
             yield job
         elif not is_any_ahead:
             return  # They come in order: the others are younger still.
@@ -60,9 +64,9 @@ def remove_archived(state: State, operation: Archived, now: datetime) -> int:
     """
     jobs = state.jobs.by_id
     ready = [
-        jobs[job_id]
+        job
         for job_id, seq in dict.fromkeys(operation.jobs)
-        if job_id in state.done and jobs[job_id].seq == seq
+        if (job := jobs.get(job_id)) is not None and job.seq == seq and job.status == "done"
     ]
     if operation.files and state.settings.result_retention_s:
         _note_results(state, ready, operation.files, now)

@@ -177,8 +177,8 @@ class Table(Generic[R]):
 
     def remove_all(self, rows: Collection[R]) -> None:
         """Take rows out."""
-        for number, some in groupby(sorted(rows, key=_number), _block_number):
-            gone = {row.seq for row in some}
+        gone = {row.seq for row in rows}
+        for number in {seq >> BLOCK_BITS for seq in gone}:
             block = [row for row in self.blocks[number] if row.seq not in gone]
             if block:
                 self.blocks[number] = block

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import Raw
 
-from bucketq.model.operations import Archived, Cancel
+from bucketq.model.operations import Archived, Cancel, ReadOutbox
 from tests.unit.model.driver import Driver
 
 
@@ -39,6 +40,15 @@ def test_an_archived_job_does_not_take_a_later_one_with_its_id_along(queue: Driv
     assert queue.ok(Archived(jobs=(("a", first),))) == 0
     assert queue.job("a").seq == second
     assert queue.ok(Archived(jobs=(("a", first), ("a", second)))) == 1
+
+
+def test_a_later_job_with_its_id_does_not_inherit_fields_that_are_not_known(queue: Driver) -> None:
+    finish(queue, "a")
+    queue.state.extra["jobs", "a"] = {"colour": Raw(b'"blue"')}
+    queue.let_go("a")
+    finish(queue, "a")
+    [(_, extra)] = queue.ok(ReadOutbox()).jobs
+    assert extra is None
 
 
 def test_a_cancelled_job_leaves_like_a_completed_one(queue: Driver) -> None:

@@ -152,7 +152,8 @@ def test_a_job_with_an_id_that_was_used_before_is_not_taken_for_the_one_of_the_b
     queue = opened("1", "2")
     queue.ok(claim(1))
     queue.expire(queue.job("1"))
-    queue.state.remove_archived([queue.state.jobs.by_id["1"]])
+    queue.ok(Cancel(job="1"))
+    queue.let_go("1")
     queue.push("1")
     assert queue.ok(claim(1)) == BatchState(1, 1, ("1",))
     assert queue.job("1").status == "queued"

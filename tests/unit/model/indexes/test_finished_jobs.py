@@ -29,54 +29,55 @@ def finished(seq: int, at_s: float = 0.0, job_id: str = "") -> JobRecord:
     )
 
 
+def size_bytes(jobs: list[JobRecord]) -> int:
+    return sum(len(msgspec.json.encode(job)) + 2 for job in jobs)
+
+
 def after(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-@given(st.lists(st.tuples(st.integers(-5, 5), st.booleans()), max_size=40))
+@given(st.lists(st.tuples(st.lists(st.integers(-5, 5), max_size=4), st.integers(0, 4))))
 def test_finished_jobs_are_in_order_whatever_the_clock_did_and_which_left(
-    steps: list[tuple[int, bool]],
+    steps: list[tuple[list[int], int]],
 ) -> None:
-    done = FinishedJobs()
+    done, seq = FinishedJobs(), 0
     there: list[JobRecord] = []
-    for seq, (at_s, leaves) in enumerate(steps, start=1):
-        job = finished(seq, at_s)
-        done.add(job)
-        there.append(job)
-        if leaves:
-            left = there.pop(seq % len(there))
-            done.remove(left.id)
+    for moments, leaving in steps:
+        new = [finished(number, at_s) for number, at_s in enumerate(moments, start=seq + 1)]
+        seq += len(new)
+        done.add_all(new)
+        there += new
+        left = [there.pop(seq % len(there)) for _ in range(min(leaving, len(there)))]
+        assert done.remove_all(left) == size_bytes(left)
         there.sort(key=lambda job: (job.finished_at, job.seq))
         assert list(done) == there
         assert done.oldest() == (there[0] if there else None)
+        assert done.newest() == (there[-1].finished_at if there else None)
         assert len(done) == len(there)
-        assert done.size_bytes == sum(len(msgspec.json.encode(job)) + 2 for job in there)
-        newest = done.newest()
-        assert (newest is None) == (not there)
-        assert newest is None or all(job.finished_at <= newest for job in there if job.finished_at)
+        assert done.size_bytes == size_bytes(there)
 
 
 def test_a_later_job_under_the_same_id_is_not_taken_for_the_one_that_left() -> None:
     done = FinishedJobs()
-    done.add(finished(1, job_id="again"))
-    done.remove("again")
-    done.add(finished(2, job_id="again"))
+    done.add_all([finished(1, job_id="again")])
+    done.remove_all([finished(1, job_id="again")])
+    done.add_all([finished(2, job_id="again")])
     assert [job.seq for job in done] == [2]
 
 
 def test_jobs_that_left_are_forgotten() -> None:
     done = FinishedJobs()
-    for seq in range(20_000):
-        done.add(finished(seq, -seq if seq % 2 else seq))
-        if seq >= 10:
-            done.remove(f"j{seq - 10}")
-        assert len(done._run) + len(done._late) < 3000
+    jobs = [finished(seq, -seq if seq % 2 else seq) for seq in range(100)]
+    done.add_all(jobs)
+    done.remove_all(jobs)
+    assert not any((done._run, done._late, done._sizes))
 
 
 def test_a_job_is_due_by_its_age_or_if_it_finished_far_in_the_future() -> None:
     done = FinishedJobs()
     assert not is_due(done, 0.0, after(0))
-    done.add(finished(1))
+    done.add_all([finished(1)])
     assert is_due(done, 0.0, after(0))
     assert [is_due(done, 10.0, after(at_s)) for at_s in (9, 10)] == [False, True]
     assert [is_due(done, 10.0, after(at_s)) for at_s in (-9, -10)] == [False, True]
