@@ -24,17 +24,8 @@ from bucketq.errors import BucketQError, InvalidRequestError, UnavailableError
 from bucketq.model import transitions
 from bucketq.model.effects import leases as lease_rules
 from bucketq.model.indexes.lane import Lane
-from bucketq.model.operations import (
-    Archived,
-    Complete,
-    Expire,
-    Heartbeat,
-    Outbox,
-    Pulse,
-    ReadOutbox,
-    ReadStats,
-    Request,
-)
+from bucketq.model.operations import Complete, Expire, Heartbeat, Pulse, ReadStats, Request
+from bucketq.model.outbox import Archived, ArchivedPart, Outbox, ReadOutbox
 from bucketq.model.records import JobRecord
 from bucketq.model.requests.sessions import MISSING, Session, Sessions
 from bucketq.model.settings import Settings
@@ -289,7 +280,7 @@ def test_a_verdict_that_is_always_landed_is_noticed(monkeypatch: Patch) -> None:
 def test_letting_jobs_go_before_they_are_archived_is_noticed(monkeypatch: Patch) -> None:
     async def move(self: Archiver, outbox: Outbox) -> int:
         jobs = tuple((job.id, job.seq) for job, _ in outbox.jobs)
-        left = await self._submit(Request(Archived(jobs=jobs, files=("soon",))))
+        left = await self._submit(Request(Archived(parts=(ArchivedPart(jobs, ("soon",)),))))
         await self._write(outbox.jobs, outbox.version)
         return int(left)
 

@@ -19,6 +19,7 @@ from bucketq.model.history import HISTORY_CHANGES, PAST_READS, AnyHistory
 from bucketq.model.job_batches import AnyBatch, ReadBatches
 from bucketq.model.limits import AnyLimit, ReadLimits
 from bucketq.model.numbered_batches import AnyNumbered, ClaimBatch, ReadBatch, ReadConsumers
+from bucketq.model.outbox import AnyOutbox, Archived, ReadOutbox
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Progress, Status
 from bucketq.model.reservations import RESERVATIONS, AnyReservation
 from bucketq.model.results import AnyWait, FindArchived, Wait
@@ -259,26 +260,6 @@ class Tidy(Operation, frozen=True):
     """Drop what has outlived its retention: keys, sessions, tokens, consumers, dead jobs, ..."""
 
 
-class Archived(Operation, frozen=True):
-    """Remove finished jobs whose archive file has landed. Answers how many."""
-
-    jobs: tuple[tuple[str, int], ...]
-    """The id and ``seq`` of each: another job may have the same id by now."""
-    files: tuple[str, ...] = ()
-    """The archive files that have landed, from the folder of the archive on."""
-
-
-class ReadOutbox(Operation, frozen=True):
-    """Read finished jobs that wait for the archive, oldest first. Answers an ``Outbox``."""
-
-    min_age_s: float = 0.0
-    """Only those that finished so long ago; or so far ahead, for then a clock was set back."""
-    keep_bytes: int | None = None
-    """Younger ones too, as long as the rest of them takes more bytes than this."""
-    limit: int = 0
-    """At most this many; 0: all."""
-
-
 class Get(Operation, frozen=True):
     """Read one job."""
 
@@ -339,8 +320,6 @@ AnyOperation = (
     | Retire
     | NoteTime
     | Tidy
-    | Archived
-    | ReadOutbox
     | Get
     | List
     | ReadStats
@@ -355,6 +334,7 @@ AnyOperation = (
     | AnyHistory
     | AnyWait
     | AnySideObject
+    | AnyOutbox
     | AnyWorker
     | ReadAudit
 )
@@ -427,15 +407,6 @@ class Page(Struct, frozen=True):
 
     jobs: tuple[JobRecord, ...]
     next_after: int | None
-
-
-class Outbox(Struct, frozen=True):
-    """Finished jobs, each with its fields that this bucketq does not know, and the version."""
-
-    version: int
-    jobs: tuple[tuple[JobRecord, dict[str, Raw] | None], ...]
-    sizes: tuple[int, ...]
-    """About how many bytes the line of each takes."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

@@ -18,16 +18,8 @@ from bucketq.errors import CorruptStateError, InvalidRequestError, NewerFormatEr
 from bucketq.model import settings as model_settings
 from bucketq.model.base import NewJob
 from bucketq.model.history import CopyRecord, DropChanges, ForgetHistory, NameCopy, client_of
-from bucketq.model.operations import (
-    Archived,
-    Cancel,
-    Claim,
-    Complete,
-    Configure,
-    Pause,
-    Push,
-    Request,
-)
+from bucketq.model.operations import Cancel, Claim, Complete, Configure, Pause, Push, Request
+from bucketq.model.outbox import Archived, ArchivedPart
 from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
@@ -104,7 +96,7 @@ def _move(deep: DeepState, verb: str, argument: int, player: Player) -> None:
     operation: Any
     if verb == "archive":
         done = [job for job in deep.state.jobs if job.status == "done"][: 1 + argument % 70]
-        operation = Archived(jobs=tuple((job.id, job.seq) for job in done))
+        operation = Archived(parts=(ArchivedPart(tuple((job.id, job.seq) for job in done)),))
     elif verb == "drop":
         operation = DropChanges(last=max(1, deep.state.version - argument))
     elif verb == "tidy segments":

@@ -10,7 +10,7 @@ import pytest
 from bucketq.commit import polled_waits
 from bucketq.errors import ClosedError, JobNotFoundError
 from bucketq.model import transitions
-from bucketq.model.operations import Archived
+from bucketq.model.outbox import Archived, ArchivedPart
 from bucketq.model.results import Wait
 from bucketq.queue.push_options import JobSpec
 from tests.unit.commit.worlds import Gate, World, settle, start, virtual
@@ -166,7 +166,7 @@ async def test_a_job_that_is_gone_when_the_object_is_read_again_is_reported_as_g
         await settle()
         record = (await queue.get(job_id)).record
         await rival.cancel(job_id)
-        await rival._sender.send(Archived(jobs=((job_id, record.seq),)))
+        await rival._sender.send(Archived(parts=(ArchivedPart(((job_id, record.seq),)),)))
         with pytest.raises(JobNotFoundError):
             await waiting
 

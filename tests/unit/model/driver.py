@@ -12,7 +12,6 @@ from bucketq.codec import Document, decode
 from bucketq.model.base import NewJob
 from bucketq.model.operations import (
     AnyOperation,
-    Archived,
     Claim,
     Complete,
     Configure,
@@ -22,6 +21,7 @@ from bucketq.model.operations import (
     Push,
     Request,
 )
+from bucketq.model.outbox import Archived, ArchivedPart
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
@@ -126,7 +126,7 @@ class Driver:
     def let_go(self, *job_ids: str) -> int:
         """Let finished jobs leave, as after their archive file has landed."""
         jobs = tuple((job_id, self.job(job_id).seq) for job_id in job_ids)
-        left = self.ok(Archived(jobs=jobs))
+        left = self.ok(Archived(parts=(ArchivedPart(jobs),)))
         assert isinstance(left, int)
         return left
 

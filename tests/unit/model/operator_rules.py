@@ -12,14 +12,12 @@ from bucketq.model.effects import timekeeping
 from bucketq.model.effects.operators import is_untidy
 from bucketq.model.limits import RemoveLimit, SetLimit
 from bucketq.model.operations import (
-    Archived,
     Cancel,
     Configure,
     GrantToken,
     NoteTime,
     Pause,
     Purge,
-    ReadOutbox,
     Redrive,
     Request,
     Resume,
@@ -27,6 +25,7 @@ from bucketq.model.operations import (
     SetPriority,
     Tidy,
 )
+from bucketq.model.outbox import Archived, ArchivedPart, ReadOutbox
 from bucketq.model.records import Backoff
 from bucketq.model.transitions import apply
 from tests.unit.model.driver import START
@@ -146,7 +145,11 @@ class OperatorRules(WorkerRules):
             assert [job.id for job, _ in ready.jobs] == due[: read.limit]
         other = (chosen(self.ids, number), 1 + number % 8)
         jobs = (other, *((job.id, job.seq) for job, _ in ready.jobs), other)
-        self.send(Archived(jobs=jobs, files=("2026-01-01T00/1-2.jsonl",) if number % 2 else ()))
+        files = ("2026-01-01T00/1-2.jsonl",) if number % 2 else ()
+        cut = number % len(jobs)
+        self.send(
+            Archived(parts=(ArchivedPart(jobs[cut:], files), ArchivedPart(jobs[:cut], files)))
+        )
         for state in (self.state, self.twin.state):
             results = state.results
             assert results.count == sum(row.count for row in results)

@@ -15,7 +15,6 @@ from bucketq.errors import (
 from bucketq.model.job_batches import CancelJobs, CancelledJobs
 from bucketq.model.job_ids import made_at
 from bucketq.model.operations import (
-    Archived,
     Cancel,
     Configure,
     NoteTime,
@@ -26,6 +25,7 @@ from bucketq.model.operations import (
     SetPriority,
     Tidy,
 )
+from bucketq.model.outbox import Archived, ArchivedPart
 from bucketq.model.records import JobRecord
 from bucketq.model.settings import Settings
 from tests.unit.model.driver import START
@@ -106,14 +106,17 @@ class OperatorReference(WorkerReference):
         return CancelledJobs(*counts, chosen[-1]["seq"] if more else None)
 
     def _archived(self, operation: Archived, now: datetime, _seen: Seen) -> int:
-        done = {(row["id"], row["seq"]) for row in self.with_status("done")} & set(operation.jobs)
+        return sum(self._archived_part(part, now) for part in operation.parts)
+
+    def _archived_part(self, part: ArchivedPart, now: datetime) -> int:
+        done = {(row["id"], row["seq"]) for row in self.with_status("done")} & set(part.jobs)
         rows = [self.jobs.pop(job) for job, _ in done]
         known = {
             row["id"]
             for row in rows
             if row["result"] not in (b"", b"null") or (self.results and made_at(row["id"]) is None)
         }
-        if known and operation.files:
+        if known and part.files:
             self.results.append((now, known))
         return len(done)
 

@@ -8,7 +8,8 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bucketq.model.operations import Archived, Cancel, Complete, Configure, Tidy
+from bucketq.model.operations import Cancel, Complete, Configure, Tidy
+from bucketq.model.outbox import Archived, ArchivedPart
 from bucketq.model.results import ResultRow, SpillResults, hashes_of
 from tests.unit.model.driver import START, Driver, lease_of
 
@@ -30,7 +31,7 @@ def archive(queue: Driver, *results: object, ids: tuple[str, ...] = ()) -> tuple
         job, raw = queue.claim_one(), Raw(str(result).encode())
         queue.ok(Complete(job=job.id, lease=lease_of(job), result=raw))
     leaving = tuple((name, queue.job(name).seq) for name in names)
-    assert queue.ok(Archived(jobs=leaving, files=(FILE,))) == len(names)
+    assert queue.ok(Archived(parts=(ArchivedPart(leaving, (FILE,)),))) == len(names)
     return names
 
 
@@ -51,11 +52,22 @@ def test_jobs_that_leave_with_a_result_are_known(queue: Driver) -> None:
     assert queue.state.requires == {}
 
 
+def test_each_result_is_known_by_the_file_that_it_is_in(queue: Driver) -> None:
+    for name in ("a", "b"):
+        queue.push(name)
+        job = queue.claim_one()
+        queue.ok(Complete(job=job.id, lease=lease_of(job), result=Raw(b"1")))
+    parts = [ArchivedPart(((name, queue.job(name).seq),), (f"{name}.jsonl",)) for name in "ab"]
+    assert queue.ok(Archived(parts=tuple(parts))) == 2
+    assert [row.files for row in queue.state.results] == [("a.jsonl",), ("b.jsonl",)]
+    assert (known(queue, "a"), known(queue, "b")) == ([1], [2])
+
+
 def test_a_queue_without_results_pays_nothing(queue: Driver) -> None:
     archive(queue, "null", "null")
     queue.push("own")
     queue.ok(Cancel(job="own"))
-    queue.ok(Archived(jobs=(("own", queue.job("own").seq),), files=(FILE,)))
+    queue.ok(Archived(parts=(ArchivedPart((("own", queue.job("own").seq),), (FILE,)),)))
     assert not queue.state.results
     queue.commit()
     assert ("results", "00000001") not in queue.state.changes

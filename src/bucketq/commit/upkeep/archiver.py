@@ -1,6 +1,6 @@
 """``Archiver``: moves finished jobs from the queue to the archive, in the background.
 
-First it writes the archive file; only then it commits that the jobs leave.
+First it writes archive files; only then it commits that their jobs leave.
 It takes only jobs that a landed commit shows as done, and a job that is done never changes, so
 nothing has to be locked: two processes that archive at once write a job twice, and readers see it
 once.
@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 from bucketq.archive.writer import ArchiveWriter, FinishedJob
@@ -26,7 +27,8 @@ from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import ClosedError, InvalidRequestError, SupersededError, UnavailableError
 from bucketq.model.effects.archiving import is_due
 from bucketq.model.effects.timekeeping import agreed
-from bucketq.model.operations import Archived, NoteTime, Outbox, ReadOutbox, Request
+from bucketq.model.operations import NoteTime, Request
+from bucketq.model.outbox import Archived, ArchivedPart, Outbox, ReadOutbox
 from bucketq.model.state import State
 
 _log = logging.getLogger("bucketq")
@@ -51,6 +53,9 @@ _READ_JOBS = 50_000
 _FILE_JOBS = 5000
 _FILE_BYTES = 8 << 20
 """An archive file has at most so many jobs and bytes, so that writing one never takes long."""
+_FILES_AT_ONCE = 4
+"""How many are written at once, and their jobs removed by one commit. Each commit writes the whole
+object; but more jobs would hold up other requests, and more files would take much memory."""
 _WRITE_TRIES = 6
 """About half a minute in all: a storage that is away for longer fails the pass."""
 
@@ -144,15 +149,24 @@ class Archiver:
 
     async def _move(self, outbox: Outbox) -> int:
         """Archive jobs, and remove them from the queue; return how many left by this."""
-        count = 0
-        for jobs in _archive_files(outbox):
-            keys = await self._write(jobs, outbox.version)
-            files = tuple(map(self._writer.name_of, keys))
-            ids = tuple((job.id, job.seq) for job, _ in jobs)
-            count += await self._submit(Request(Archived(jobs=ids, files=files)))
+        count, files = 0, _archive_files(outbox)
+        while some := list(islice(files, _FILES_AT_ONCE)):
+            writing = (self._write(jobs, outbox.version) for jobs in some)
+            written = await asyncio.gather(*writing, return_exceptions=True)
+            failures = [each for each in written if isinstance(each, BaseException)]
+            parts = [each for each in written if not isinstance(each, BaseException)]
+            if parts:  # Those that are in the archive leave, whatever has failed.
+                count += await self._submit(Request(Archived(parts=tuple(parts))))
+            if failures:
+                raise failures[0]
         return count
 
-    async def _write(self, jobs: Sequence[FinishedJob], version: int) -> list[str]:
+    async def _write(self, jobs: Sequence[FinishedJob], version: int) -> ArchivedPart:
+        keys = await self._put(jobs, version)
+        ids = tuple([(job.id, job.seq) for job, _ in jobs])
+        return ArchivedPart(ids, tuple(map(self._writer.name_of, keys)))
+
+    async def _put(self, jobs: Sequence[FinishedJob], version: int) -> list[str]:
         for attempt in range(_WRITE_TRIES - 1):
             with suppress(UnavailableError):
                 return await self._writer.write(jobs, version)

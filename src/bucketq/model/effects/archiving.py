@@ -10,7 +10,7 @@ from bucketq.model import check
 from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.job_ids import made_at
-from bucketq.model.operations import Archived, Outbox, ReadOutbox
+from bucketq.model.outbox import Archived, Outbox, ReadOutbox
 from bucketq.model.records import NOTHING, JobRecord
 from bucketq.model.results import ResultRow, SpillResults, hashes_of
 from bucketq.model.settings import KIB
@@ -62,16 +62,18 @@ def remove_archived(state: State, operation: Archived, now: datetime) -> int:
 
     A job that is gone already or not done is skipped, and so is a later job with the same id.
     """
-    jobs = state.jobs.by_id
-    ready = [
-        job
-        for job_id, seq in dict.fromkeys(operation.jobs)
-        if (job := jobs.get(job_id)) is not None and job.seq == seq and job.status == "done"
-    ]
-    if operation.files and state.settings.result_retention_s:
-        _note_results(state, ready, operation.files, now)
-    state.remove_archived(ready)
-    return len(ready)
+    jobs, count = state.jobs.by_id, 0
+    for part in operation.parts:
+        ready = [
+            job
+            for job_id, seq in dict.fromkeys(part.jobs)
+            if (job := jobs.get(job_id)) is not None and job.seq == seq and job.status == "done"
+        ]
+        if part.files and state.settings.result_retention_s:
+            _note_results(state, ready, part.files, now)
+        state.remove_archived(ready)
+        count += len(ready)
+    return count
 
 
 def spill_results(state: State, operation: SpillResults, _now: datetime) -> int:
@@ -90,9 +92,9 @@ def _note_results(
     state: State, jobs: list[JobRecord], files: tuple[str, ...], now: datetime
 ) -> None:
     """Add a row for the jobs that have a result, and forget the oldest rows beyond the limits."""
-    results = state.results
+    results, hides = state.results, bool(state.results)
     # The newest job with an id counts, so one without a result hides those before it.
-    known = [job for job in jobs if _has_result(job) or (results and made_at(job.id) is None)]
+    known = [job for job in jobs if _has_result(job) or (hides and made_at(job.id) is None)]
     if not known:
         return
     seq = results.next_seq

@@ -56,12 +56,13 @@ class FinishedJobs:
 
     def remove_all(self, jobs: Iterable[JobRecord]) -> int:
         """Take out jobs that have left; return how many bytes they took."""
-        before_bytes = self.size_bytes
+        run, sizes, size_bytes = self._run, self._sizes, 0
         for job in jobs:
-            self.size_bytes -= self._sizes.pop(job.id)
-            if self._run.pop(job.id, None) is None:
+            size_bytes += sizes.pop(job.id)
+            if run.pop(job.id, None) is None:
                 del self._late[job.id]
-        return before_bytes - self.size_bytes
+        self.size_bytes -= size_bytes
+        return size_bytes
 
     def bytes_of(self, job: JobRecord) -> int:
         """How many bytes one of them takes in the object, without fields that are not known."""

@@ -8,43 +8,23 @@ from typing import Any
 
 import pytest
 
-from bucketq.archive.archive_layout import Layout
 from bucketq.archive.reader import ArchiveReader
-from bucketq.archive.writer import ArchiveWriter
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
-from bucketq.commit.objects.register import Register
 from bucketq.commit.upkeep import archiver
 from bucketq.errors import JobNotFoundError, StoreRefusedError, UnavailableError
-from bucketq.model.operations import Outbox, Request
-from bucketq.queue.push_options import JobSpec
-from bucketq.queue.queue import Queue
-from bucketq.testing import Faults, SimulatedClock, SimulatedStore, VirtualLoop, run
+from bucketq.model.operations import Request
+from bucketq.model.outbox import Outbox
+from bucketq.testing import Faults, SimulatedStore, VirtualLoop, run
 from bucketq.testing.simulated_clock import EPOCH
-
-KEY = "queue.json"
-LAYOUT = Layout.of("memory://", KEY)
-QUEUES = [DirectCommitter, GroupCommitter]
-
-
-def open_queue(
-    loop: VirtualLoop, store: SimulatedStore, queue_type: type[Any], name: str = "link"
-) -> Any:
-    clock, link = SimulatedClock(loop), store.connect(name)
-    register = Register(link, KEY, "queue", clock)
-    return Queue(queue_type(register, clock, archive=ArchiveWriter(link, LAYOUT)), clock)
-
-
-async def finish(queue: Any, count: int) -> list[str]:
-    ids = [await queue.push("k", number) for number in range(count)]
-    for job in await queue.claim(limit=count):
-        await queue.complete(job, "result")
-    return ids
-
-
-async def archived(store: SimulatedStore) -> list[str]:
-    reader = ArchiveReader(store.connect("reader"), LAYOUT)
-    return [job.id async for job in reader.jobs(EPOCH, EPOCH + timedelta(days=2))]
+from tests.unit.commit.upkeep.archived_queue import (
+    LAYOUT,
+    QUEUES,
+    archived,
+    finish,
+    finish_many,
+    open_queue,
+)
 
 
 @pytest.mark.parametrize("queue_type", QUEUES)
@@ -160,12 +140,6 @@ def test_two_processes_that_archive_at_once_lose_nothing() -> None:
     run(main, seed=5)
 
 
-async def finish_many(queue: Any, count: int, payload: str = "") -> None:
-    for _ in range(0, count, 1000):
-        await queue.push_many([JobSpec(kind="k", payload=payload)] * 1000)
-        await queue.complete_many((job, None) for job in await queue.claim(limit=1000))
-
-
 def test_a_look_archives_all_that_is_due() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
@@ -223,24 +197,6 @@ def test_finished_jobs_leave_sooner_if_they_take_much_room() -> None:
             await asyncio.sleep(60)
             assert (await queue.stats()).total("done") == kept
             assert len(await archived(store)) == 20_000 - kept
-
-    run(main)
-
-
-def test_an_archive_file_is_bounded_by_jobs_and_bytes() -> None:
-    async def main(loop: VirtualLoop) -> None:
-        store = SimulatedStore(loop)
-        async with open_queue(loop, store, GroupCommitter) as queue:
-            await queue.configure(archive_after_s=3600.0, inline_bytes=1 << 20)
-            for _ in range(12):
-                await queue.push("k", "x" * 1_000_000)
-            for job in await queue.claim(limit=12):
-                await queue.complete(job)
-            await queue.flush_archive()
-            assert len(await archived(store)) == 12
-            sizes = [len(c.body) for c in store.commits if c.body and LAYOUT.parse(c.key)]
-            assert len(sizes) > 1
-            assert max(sizes) <= 8 << 20
 
     run(main)
 

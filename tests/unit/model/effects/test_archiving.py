@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec import Raw
 
-from bucketq.model.operations import Archived, Cancel, ReadOutbox
+from bucketq.model.operations import Cancel
+from bucketq.model.outbox import Archived, ArchivedPart, ReadOutbox
 from tests.unit.model.driver import Driver
 
 
@@ -21,15 +24,26 @@ def finish(queue: Driver, job_id: str) -> int:
     return queue.job(job_id).seq
 
 
+def leave(queue: Driver, *jobs: tuple[str, int]) -> Any:
+    return queue.ok(Archived(parts=(ArchivedPart(jobs),)))
+
+
 def test_a_finished_job_leaves_once(queue: Driver) -> None:
     seq = finish(queue, "a")
-    assert queue.ok(Archived(jobs=(("a", seq), ("a", seq)))) == 1
-    assert queue.ok(Archived(jobs=(("a", seq),))) == 0
+    assert leave(queue, ("a", seq), ("a", seq)) == 1
+    assert leave(queue, ("a", seq)) == 0
+
+
+def test_a_job_that_stands_in_two_files_leaves_once(queue: Driver) -> None:
+    first, second = ("a", finish(queue, "a")), ("b", finish(queue, "b"))
+    parts = (ArchivedPart((first,)), ArchivedPart((first, second)))
+    assert queue.ok(Archived(parts=parts)) == 2
+    assert not queue.state.jobs
 
 
 def test_a_job_that_is_not_done_stays(queue: Driver) -> None:
     queue.push("a")
-    assert queue.ok(Archived(jobs=(("a", queue.job("a").seq), ("unknown", 1)))) == 0
+    assert leave(queue, ("a", queue.job("a").seq), ("unknown", 1)) == 0
     assert queue.job("a").status == "queued"
 
 
@@ -37,9 +51,9 @@ def test_an_archived_job_does_not_take_a_later_one_with_its_id_along(queue: Driv
     first = finish(queue, "a")
     queue.let_go("a")
     second = finish(queue, "a")
-    assert queue.ok(Archived(jobs=(("a", first),))) == 0
+    assert leave(queue, ("a", first)) == 0
     assert queue.job("a").seq == second
-    assert queue.ok(Archived(jobs=(("a", first), ("a", second)))) == 1
+    assert leave(queue, ("a", first), ("a", second)) == 1
 
 
 def test_a_later_job_with_its_id_does_not_inherit_fields_that_are_not_known(queue: Driver) -> None:

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from bucketq.model.effects.archiving import is_due
 from bucketq.model.indexes.finished_jobs import FinishedJobs
-from bucketq.model.operations import Archived, ReadOutbox
+from bucketq.model.outbox import Archived, ArchivedPart, ReadOutbox
 from bucketq.model.records import JobRecord
 from tests.unit.model.driver import START, Driver
 
@@ -103,7 +103,7 @@ def test_the_outbox_is_read_by_age_from_the_oldest_on() -> None:
     assert ids(limit=2) == ["j3", "j1"]
     assert ids(min_age_s=1.0) == ["j3", "j1", "ahead"]
     assert ids(min_age_s=2.0, limit=1) == ["j3"]
-    queue.ok(Archived(jobs=(("ahead", ahead.seq),)))
+    queue.ok(Archived(parts=(ArchivedPart((("ahead", ahead.seq),)),)))
     assert ids(min_age_s=1.0) == ["j3", "j1"]
     assert ids(min_age_s=7200.0) == []
 

@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 from bucketq.errors import InvalidRequestError
 from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
+from bucketq.model.outbox import ReadOutbox
 from bucketq.model.records import NOTHING, Backoff
 from bucketq.model.requests.request_digest import digest
 from bucketq.rpc.messages import OFFERED, Call, FlushArchive, Hello, Ping, Pong, Welcome
@@ -216,7 +217,7 @@ def test_the_name_of_a_kind_is_held_once_for_all_its_jobs() -> None:
         ops.Configure(changes={"lease_s": object()}),
         ops.Tidy(),
         ops.Expire(job="j", attempt=1),
-        ops.ReadOutbox(),
+        ReadOutbox(),
     ],
     ids=kind_of,
 )
