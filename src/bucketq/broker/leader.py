@@ -35,8 +35,8 @@ from bucketq.commit.pending_requests import PendingRequest
 from bucketq.errors import BucketQError, InvalidRequestError, PayloadTooLargeError
 from bucketq.model.base import Operation
 from bucketq.model.effects.leases import check_heartbeat, pulses
-from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
+    CLAIMS,
     READS,
     Claim,
     Heartbeat,
@@ -414,7 +414,7 @@ class _LeaderHooks(CommitHooks):
             if type(operation) is Claim and applied is not None:
                 for job in applied.answer or ():
                     self._heartbeats.hear(job.id, job.attempt, now_s)
-            elif type(operation) is ClaimBatch and applied is not None and state is not None:
+            elif type(operation) in CLAIMS and applied is not None and state is not None:
                 self._hear_changed(applied.changes, state, now_s)
 
     def wrote(self, verdict: Verdict, took_s: float, size_bytes: int, requests: int) -> None:

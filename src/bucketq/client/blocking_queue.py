@@ -435,10 +435,42 @@ class BlockingQueue(Generic[T]):
             acked=acked,
         )
 
+    def prepare_batch(
+        self,
+        consumer: str,
+        epoch: int,
+        batch: int,
+        kinds: Names = None,
+        *,
+        limit: int = 1000,
+        worker: str | None = None,
+        lease_s: Duration | None = None,
+        max_bytes: int = 0,
+    ) -> BatchState:
+        """Reserve jobs for the batch after the open one, so that its claim takes less time.
+
+        ``batch`` is one more than that of the open batch, and the rest is as for ``claim_batch``,
+        which hands the jobs out. Until then they can be read, and are only reserved: one whose
+        lease expires is released at no cost, and is not part of the batch. Claiming the open
+        batch again renews the leases of both, and ``release_batch`` gives up a prepared batch
+        without using up its number.
+        """
+        return self._call(
+            self._queue.prepare_batch,
+            consumer,
+            epoch,
+            batch,
+            kinds,
+            limit=limit,
+            worker=worker,
+            lease_s=lease_s,
+            max_bytes=max_bytes,
+        )
+
     def read_batch(
         self, consumer: str, batch: int, *, start: int = 0, limit: int = 1000, fetch: bool = True
     ) -> JobBatch[T]:
-        """Read a slice of the open batch, in the order of its claim; it needs no epoch.
+        """Read a slice of a batch that is open or prepared, in the order of its claim.
 
         Large payloads are fetched as by ``claim``, unless ``fetch`` is False.
         """
@@ -469,7 +501,10 @@ class BlockingQueue(Generic[T]):
     def release_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None
     ) -> BatchState:
-        """Give the jobs of a batch back, and close it; its number is used up."""
+        """Give the jobs of a batch back, and close it; its number is used up.
+
+        That of a batch that was only prepared is not.
+        """
         return self._call(self._queue.release_batch, consumer, epoch, batch, request=request)
 
     def consumers(self) -> list[ConsumerInfo]:

@@ -24,7 +24,7 @@ from bucketq.commit.base import CommitterLostError
 from bucketq.commit.outcome_errors import unanswered
 from bucketq.commit.request_ids import token_of
 from bucketq.errors import AccessDeniedError, BucketQError, RejectedError, UnavailableError
-from bucketq.model.numbered_batches import ClaimBatch, Publish
+from bucketq.model.numbered_batches import ClaimBatch, PrepareBatch, Publish
 from bucketq.model.operations import (
     WAITING,
     Claim,
@@ -137,6 +137,7 @@ class ClientConnection:
         """Whether the broker takes several requests as one."""
         self._snoozes = "snooze" in wire.welcome.operations
         self._acks_and_claims = "ack_and_claim" in wire.welcome.operations
+        self._prepares = "prepare_batch" in wire.welcome.operations
         self._knows_payloads = "payloads" in wire.welcome.operations
         self._knows_options = set(wire.welcome.operations) >= _OPTIONS
         self._wire = wire
@@ -211,6 +212,8 @@ class ClientConnection:
             return "snooze"
         if type(operation) is ClaimBatch and operation.acked and not self._acks_and_claims:
             return "ack_and_claim"
+        if type(operation) is PrepareBatch and not self._prepares:
+            return "prepare_batch"
         return None
 
     async def flush_archive(self) -> int:

@@ -17,7 +17,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.base import NewJob
-from bucketq.model.numbered_batches import AckBatch, BatchState, ClaimBatch
+from bucketq.model.numbered_batches import AckBatch, BatchState, ClaimBatch, PrepareBatch
 from bucketq.model.operations import (
     Complete,
     CompleteMany,
@@ -98,6 +98,8 @@ async def send_instead(submit: Callable[[Request], Awaitable[Any]], request: Req
         return await _put_off(submit, request)
     if isinstance(request.operation, ClaimBatch):
         return await _ack_then_claim(submit, request.operation)
+    if isinstance(request.operation, PrepareBatch):
+        return BatchState(request.operation.batch, 0)  # It is claimed when its turn comes.
     return await _release_each(submit, request)
 
 

@@ -112,7 +112,13 @@ def check_consumers(consumers: list[ConsumerRecord]) -> None:
             raise ValueError(
                 f"consumers[{index}] ({consumer.id}) has jobs without a batch and a secret"
             )
-        if len(set(consumer.jobs)) < len(consumer.jobs):
+        ahead = consumer.ahead
+        if ahead is not None and not (ahead.secret and ahead.epoch >= 1):
+            raise ValueError(
+                f"consumers[{index}] ({consumer.id}) has a prepared batch without a secret"
+            )
+        jobs = (*consumer.jobs, *(ahead.jobs if ahead is not None else ()))
+        if len(set(jobs)) < len(jobs):
             raise ValueError(f"consumers[{index}] ({consumer.id}) has a job twice")
 
 

@@ -3,12 +3,13 @@
 Such an engine (Spark is one) may be killed at any point, and then does the same batch again, under
 the same number. A **consumer** is a name under which batches of jobs are claimed one after the
 other: its row in the object holds the one that is not acknowledged yet, so the next driver finds
-the identical set. Its epoch rises whenever it is opened, which fences the previous driver. A
+the identical set. It may also hold the next one, prepared while the engine works on that.
+Its epoch rises whenever it is opened, which fences the previous driver. A
 **writer** is a name under which batches of jobs are published: its row holds the last position,
 so that a batch that comes again changes nothing.
 
-These are the rows, the operations and their answers; ``consumers``, ``failed_batches`` and
-``pushes`` say what each operation does.
+These are the rows, the operations and their answers; ``consumers``, ``prepared_batches``,
+``failed_batches`` and ``pushes`` say what each operation does.
 """
 
 from __future__ import annotations
@@ -37,6 +38,26 @@ class ConsumerInfo(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     """How many drivers have failed to finish its open batch."""
     apart: int = 0
     """How many jobs of batches that failed too often are still to come, each in its own batch."""
+    prepared: int = 0
+    """How many jobs are reserved for its next batch."""
+
+
+class PreparedBatch(Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
+    """Jobs that are reserved for the next batch of a consumer: they run under its leases."""
+
+    batch: int
+    """The number that it will have. It counts only if that is the next one: a writer that does not
+    know this field keeps it from the batch before."""
+    epoch: int
+    """The driver that prepared it."""
+    secret: str
+    jobs: tuple[str, ...]
+    seq_limit: int
+    """As in a ``ConsumerRecord``, for this batch."""
+
+    def may_hold(self, job: JobRecord) -> bool:
+        """Whether a job with one of its ids can be the one that was claimed."""
+        return job.seq < self.seq_limit
 
 
 class ConsumerRecord(
@@ -71,6 +92,14 @@ class ConsumerRecord(
     """The batch that has one job, of a batch that was taken apart."""
     apart: tuple[tuple[str, int], ...] = ()
     """Jobs of a batch that was taken apart, by id and ``seq``: each comes in a batch of its own."""
+    prepared: PreparedBatch | None = None
+    """The next batch, if it was prepared; see ``ahead``."""
+
+    @property
+    def ahead(self) -> PreparedBatch | None:
+        """The next batch, if it was prepared and no writer has passed it over."""
+        prepared = self.prepared
+        return prepared if prepared is not None and prepared.batch == self.batch + 1 else None
 
     @property
     def is_open(self) -> bool:
@@ -120,6 +149,7 @@ class ConsumerRecord(
             at=self.at,
             failures=self.failures if self.is_open else 0,
             apart=len(self.apart),
+            prepared=0 if self.ahead is None else len(self.ahead.jobs),
         )
 
 
@@ -173,8 +203,26 @@ class ClaimBatch(Operation, frozen=True):
     """The batch before, if it is done: it is acknowledged in the same commit; 0: none is."""
 
 
+class PrepareBatch(Operation, frozen=True):
+    """Reserve jobs for the next batch while one is open. Answers a ``BatchState``.
+
+    ``ClaimBatch`` with its number hands them out. If it is prepared already, nothing changes. The
+    fields are those of ``ClaimBatch``.
+    """
+
+    consumer: str
+    epoch: int
+    batch: int
+    secret: str
+    worker: str
+    kinds: tuple[str, ...] = ()
+    limit: int = 1
+    lease_s: float | None = None
+    max_bytes: int = 0
+
+
 class ReadBatch(Operation, frozen=True):
-    """Read a slice of a batch that is not acknowledged yet. Answers a ``BatchPage``."""
+    """Read a slice of a batch that is open or prepared. Answers a ``BatchPage``."""
 
     consumer: str
     batch: int
@@ -222,7 +270,10 @@ class SettleBatch(Operation, frozen=True):
 
 
 class ReleaseBatch(Operation, frozen=True):
-    """Release the jobs of a batch at no cost, and close it. Answers a ``BatchState``."""
+    """Release the jobs of a batch at no cost, and close it. Answers a ``BatchState``.
+
+    The number of a batch that was only prepared is not used up.
+    """
 
     consumer: str
     epoch: int
@@ -266,11 +317,14 @@ class ConsumerState(Struct, frozen=True, gc=False):
     """How many jobs it has, while it is not acknowledged: claim it again first."""
     is_empty: bool = False
     """Whether it is not acknowledged, but has no jobs left."""
+    prepared: int = 0
+    """How many jobs are reserved for the batch after it."""
 
 
 AnyNumbered = (
     OpenConsumer
     | ClaimBatch
+    | PrepareBatch
     | ReadBatch
     | AckBatch
     | SettleBatch
@@ -293,6 +347,8 @@ class BatchState(Struct, frozen=True, gc=False):
     """How many jobs of the batch before a claim has completed, as ``ClaimBatch.acked`` asked."""
     acked_lost: tuple[str, ...] = ()
     """The jobs of that batch that did not belong to it any more."""
+    prepared: int = 0
+    """How many of its jobs were reserved by ``PrepareBatch``."""
 
 
 class BatchPage(Struct, frozen=True):

@@ -18,7 +18,13 @@ from bucketq.model.base import NewJob, Operation
 from bucketq.model.history import HISTORY_CHANGES, PAST_READS, AnyHistory
 from bucketq.model.job_batches import AnyBatch, ReadBatches
 from bucketq.model.limits import AnyLimit, ReadLimits
-from bucketq.model.numbered_batches import AnyNumbered, ClaimBatch, ReadBatch, ReadConsumers
+from bucketq.model.numbered_batches import (
+    AnyNumbered,
+    ClaimBatch,
+    PrepareBatch,
+    ReadBatch,
+    ReadConsumers,
+)
 from bucketq.model.outbox import AnyOutbox, Archived, ReadOutbox
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Progress, Status
 from bucketq.model.reservations import RESERVATIONS, AnyReservation
@@ -339,7 +345,8 @@ AnyOperation = (
     | ReadAudit
 )
 
-CLAIMS = (Claim, ClaimBatch)
+AnyClaim = Claim | ClaimBatch | PrepareBatch
+CLAIMS = (Claim, ClaimBatch, PrepareBatch)
 """Operations that hand out jobs."""
 
 WAITING = (Claim, Wait)
@@ -359,7 +366,7 @@ REPEATABLE = (
     *READS,
     *HISTORY_READS,
     *TRANSFERS,
-    *(ClaimBatch, Heartbeat, Announce, Withdraw),
+    *(ClaimBatch, PrepareBatch, Heartbeat, Announce, Withdraw),
     *(Expire, Persist, Lead, Retire, NoteTime, Tidy, Archived),
     *RESERVATIONS,
     Fire,

@@ -147,6 +147,7 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     ops.ReadTokens: access.read_tokens,
     batches.OpenConsumer: consumers.open_one,
     batches.ClaimBatch: consumers.claim,
+    batches.PrepareBatch: consumers.prepare,
     batches.ReadBatch: consumers.read,
     batches.AckBatch: consumers.acknowledge,
     batches.ReleaseBatch: consumers.release,

@@ -106,10 +106,44 @@ class BatchVerbs(Generic[T]):
         )
         return cast("BatchState", await self._sender.send(operation))
 
+    async def prepare_batch(
+        self,
+        consumer: str,
+        epoch: int,
+        batch: int,
+        kinds: Names = None,
+        *,
+        limit: int = 1000,
+        worker: str | None = None,
+        lease_s: Duration | None = None,
+        max_bytes: int = 0,
+    ) -> BatchState:
+        """Reserve jobs for the batch after the open one, so that its claim takes less time.
+
+        ``batch`` is one more than that of the open batch, and the rest is as for ``claim_batch``,
+        which hands the jobs out. Until then they can be read, and are only reserved: one whose
+        lease expires is released at no cost, and is not part of the batch. Claiming the open
+        batch again renews the leases of both, and ``release_batch`` gives up a prepared batch
+        without using up its number.
+        """
+        _check_batch(consumer, batch)
+        operation = bulk.PrepareBatch(
+            consumer=consumer,
+            epoch=epoch,
+            batch=batch,
+            secret=new_token(self._sender.clock),
+            worker=self._worker if worker is None else worker,
+            kinds=as_names(kinds, "kinds"),
+            limit=limit,
+            lease_s=lease_seconds(lease_s),
+            max_bytes=max_bytes,
+        )
+        return cast("BatchState", await self._sender.send(operation))
+
     async def read_batch(
         self, consumer: str, batch: int, *, start: int = 0, limit: int = 1000, fetch: bool = True
     ) -> JobBatch[T]:
-        """Read a slice of the open batch, in the order of its claim; it needs no epoch.
+        """Read a slice of a batch that is open or prepared, in the order of its claim.
 
         Large payloads are fetched as by ``claim``, unless ``fetch`` is False.
         """
@@ -152,7 +186,10 @@ class BatchVerbs(Generic[T]):
     async def release_batch(
         self, consumer: str, epoch: int, batch: int, *, request: str | None = None
     ) -> BatchState:
-        """Give the jobs of a batch back, and close it; its number is used up."""
+        """Give the jobs of a batch back, and close it; its number is used up.
+
+        That of a batch that was only prepared is not.
+        """
         _check_batch(consumer, batch)
         operation = bulk.ReleaseBatch(consumer=consumer, epoch=epoch, batch=batch)
         return cast("BatchState", await self._sender.send(operation, request))

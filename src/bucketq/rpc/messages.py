@@ -61,6 +61,7 @@ OFFERED = (
     ops.ReadTokens,
     numbered_batches.OpenConsumer,
     numbered_batches.ClaimBatch,
+    numbered_batches.PrepareBatch,
     numbered_batches.ReadBatch,
     numbered_batches.AckBatch,
     numbered_batches.ReleaseBatch,
@@ -101,11 +102,12 @@ OFFERED = (
 ADDED = (
     *("release_many", "parts", "withdraw", "unique", "expiry", "snooze", "follow_ups"),
     *("groups", "payloads", "batches", "after", "jobs_of_batch", "ack_and_claim", "joined"),
+    "prepare_batch",
 )
 """Features that the first brokers did not have, by their names on the wire: operations, that a
 large message may come in parts, what jobs may be (unique, expiring, put off, of a group or a batch,
 held back for others), jobs that a completion pushes, large payloads, that a claim of a batch may
-acknowledge the one before, and requests that are joined in one."""
+acknowledge the one before, requests that are joined in one, and batches that are prepared."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

@@ -40,7 +40,7 @@ _OPERATIONS: dict[Right, tuple[type, ...]] = {
     "claim": (
         *(ops.Claim, ops.Heartbeat, ops.Complete, ops.CompleteMany, ops.Fail),
         *(ops.Release, ops.ReleaseMany, ops.Withdraw, Announce),
-        *(batches.OpenConsumer, batches.ClaimBatch, batches.ReadBatch),
+        *(batches.OpenConsumer, batches.ClaimBatch, batches.PrepareBatch, batches.ReadBatch),
         *(batches.AckBatch, batches.ReleaseBatch, batches.SettleBatch),
     ),
 }

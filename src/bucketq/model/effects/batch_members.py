@@ -1,12 +1,14 @@
-"""Which jobs belong to the open batch of a consumer, and which do not any more."""
+"""Which jobs belong to a batch of a consumer, and which do not any more."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from bucketq.model.effects import leases
-from bucketq.model.numbered_batches import ConsumerRecord
-from bucketq.model.records import JobRecord
+from bucketq.model.numbered_batches import ConsumerRecord, PreparedBatch
+from bucketq.model.records import HEARD, JobRecord
 from bucketq.model.state import State
 
 
@@ -26,26 +28,30 @@ def is_free(job: JobRecord, now: datetime) -> bool:
     return job.status == "queued" and is_due and job.attempt > 0
 
 
-def _claimed(state: State, record: ConsumerRecord, job_id: str) -> JobRecord | None:
-    """The job that a batch has claimed under an id, or None if it has left the queue."""
-    job = state.jobs.get(job_id)
-    return job if job is not None and record.may_hold(job) else None
-
-
 def sort_jobs(
-    state: State, record: ConsumerRecord, ids: tuple[str, ...]
+    state: State, batch: ConsumerRecord | PreparedBatch, ids: tuple[str, ...]
 ) -> tuple[list[JobRecord], tuple[str, ...]]:
     """The jobs that belong to the batch, and the ids of those that do not any more."""
     held: list[JobRecord] = []
     lost: list[str] = []
+    known, secret = state.jobs.by_id, batch.secret
     for job_id in ids:
-        job = _claimed(state, record, job_id)
+        job = known.get(job_id)
         if (
             job is not None
             and job.status == "running"
-            and job.lease == leases.lease_of(record.secret, job_id, job.attempt)
+            and batch.may_hold(job)
+            and job.lease == leases.lease_of(secret, job_id, job.attempt)
         ):
             held.append(job)
         else:
             lost.append(job_id)
     return held, tuple(lost)
+
+
+def renew(state: State, held: list[JobRecord], lease_s: float | None, now: datetime) -> None:
+    """Renew leases, as a heartbeat of the worker does that holds these jobs: it may be another."""
+    for job in held:
+        heard = replace(job, heartbeat_at=now, silent_s=HEARD, lease_s=lease_s)
+        if heard != job:
+            state.replace_job(job, heard)

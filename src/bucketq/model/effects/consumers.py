@@ -4,6 +4,7 @@ A batch number stands for one set of jobs for ever: the set is chosen once, and 
 consumer's row until the batch is closed. Only which of them still belong to it is
 checked each time: a job does exactly while it is running under the lease that follows from the
 batch's secret, the job and its attempt. The others are *lost* to the batch; it leaves them alone.
+The set of the next batch may have been reserved before (``prepared_batches``).
 
 Only the driver that opened the consumer last may claim and close; earlier ones are fenced.
 """
@@ -17,8 +18,8 @@ from msgspec.structs import replace
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
 from bucketq.model import check
-from bucketq.model.effects import leases
-from bucketq.model.effects.batch_members import give_back, is_free, sort_jobs
+from bucketq.model.effects import leases, prepared_batches
+from bucketq.model.effects.batch_members import give_back, is_free, renew, sort_jobs
 from bucketq.model.effects.failed_batches import (
     count_replay,
     fail_alone,
@@ -27,6 +28,7 @@ from bucketq.model.effects.failed_batches import (
     take_apart,
 )
 from bucketq.model.effects.limits.limit_room import LimitRoom
+from bucketq.model.effects.prepared_batches import Reserved
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,
@@ -36,13 +38,15 @@ from bucketq.model.numbered_batches import (
     ConsumerRecord,
     ConsumerState,
     OpenConsumer,
+    PrepareBatch,
+    PreparedBatch,
     ReadBatch,
     ReadConsumers,
     ReleaseBatch,
     RemoveConsumer,
 )
 from bucketq.model.operations import Completion
-from bucketq.model.records import HEARD, JobRecord
+from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 
 _SIGNS_OF_LIFE = 10
@@ -67,18 +71,26 @@ def open_one(state: State, operation: OpenConsumer, now: datetime) -> ConsumerSt
             id=operation.consumer, seq=state.consumers.next_seq, epoch=1, at=now
         )
     state.put_row(record)
-    return ConsumerState(record.id, record.epoch, record.batch, len(record.jobs), record.is_empty)
+    ahead = () if record.ahead is None else record.ahead.jobs
+    return ConsumerState(
+        record.id, record.epoch, record.batch, len(record.jobs), record.is_empty, len(ahead)
+    )
 
 
-def remember_opening(_operation: OpenConsumer, answer: ConsumerState) -> tuple[int, int, int, bool]:
+def remember_opening(
+    _operation: OpenConsumer, answer: ConsumerState
+) -> tuple[int, int, int, bool, int]:
     """Keep what was opened; it may have been opened again since."""
-    return (answer.epoch, answer.batch, answer.pending, answer.is_empty)
+    return (answer.epoch, answer.batch, answer.pending, answer.is_empty, answer.prepared)
 
 
 def recall_opening(
-    _state: State, operation: OpenConsumer, stored: tuple[int, int, int, bool]
+    _state: State, operation: OpenConsumer, stored: tuple[int, int, int, bool, int]
 ) -> ConsumerState:
-    """Answer a retried opening: with the same epoch, whether or not it is still the newest."""
+    """Answer a retried opening: with the same epoch, whether or not it is still the newest.
+
+    An older writer has stored an answer without its last value.
+    """
     return ConsumerState(operation.consumer, *stored)
 
 
@@ -99,7 +111,12 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
     if (record.is_open and not closes) or operation.batch != record.batch + 1:
         raise _wrong_number(record, operation.batch)
     alone, apart = take_alone(state, record, operation, now) if record.apart else (None, ())
-    taken = leases.hand_out(state, operation, now) if alone is None else (alone,)
+    ahead = prepared_batches.look(state, record, operation)
+    if alone is not None:
+        ahead = Reserved((), (*ahead.taken, *ahead.unwanted))
+    taken = ahead.taken or ((alone,) if alone else leases.hand_out(state, operation, now))
+    prepared = record.ahead if ahead.taken else None
+    prepared_batches.hand_over(state, record, ahead, operation, now)
     done, lost = sort_jobs(state, record, record.jobs)
     if closes:
         _complete(state, done, now)
@@ -108,9 +125,10 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
         claimed = replace(
             record,
             batch=operation.batch,
-            secret=operation.secret,
+            secret=prepared.secret if prepared else operation.secret,
             jobs=tuple(job.id for job in taken),
-            seq_limit=(operation.batch, state.next_seq),
+            seq_limit=(operation.batch, prepared.seq_limit if prepared else state.next_seq),
+            prepared=None,
             replays=(operation.batch, operation.epoch, 0),
             alone=0 if alone is None else operation.batch,
             apart=apart,
@@ -121,7 +139,21 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
         state.put_row(replace(record, apart=apart, at=now))
     elif (now - record.at).total_seconds() > state.settings.consumer_retention_s / _SIGNS_OF_LIFE:
         state.put_row(replace(record, at=now))
-    return BatchState(operation.batch, len(taken), (), len(done), lost)
+    return BatchState(operation.batch, len(taken), (), len(done), lost, len(ahead.taken))
+
+
+def prepare(state: State, operation: PrepareBatch, now: datetime) -> BatchState:
+    """Reserve jobs for the batch after the open one."""
+    leases.check_claim(state, operation)
+    record = _opened(state, operation)
+    check.whole_number(operation.max_bytes, "max_bytes", 0)
+    if not record.is_open or operation.batch != record.batch + 1:
+        raise InvalidRequestError(
+            f"batch {operation.batch} of consumer {record.id!r} cannot be prepared: that is for "
+            f"the batch after the open one, and batch {record.batch} is "
+            f"{'open' if record.is_open else 'closed'}"
+        )
+    return prepared_batches.prepare(state, record, operation, now)
 
 
 def _replay(
@@ -142,7 +174,7 @@ def _replay(
 def _claim_again(
     state: State, record: ConsumerRecord, operation: ClaimBatch, now: datetime
 ) -> BatchState:
-    """Hand out the same jobs, as if their worker had just sent a heartbeat: it may be a new one.
+    """Hand out the same jobs, and renew their leases.
 
     Those that no worker holds any more are taken back, even while the queue is paused, because the
     batch was handed out before; but for those that a limit holds up.
@@ -151,10 +183,8 @@ def _claim_again(
     state.promote(now)
     held, lost = sort_jobs(state, record, record.jobs)
     known = [state.borrow_job(job_id) for job_id in lost]
-    for job in held:
-        heard = replace(job, heartbeat_at=now, silent_s=HEARD, lease_s=operation.lease_s)
-        if heard != job:
-            state.replace_job(job, heard)
+    renew(state, held, operation.lease_s, now)
+    prepared_batches.renew_ahead(state, record, operation, now)
     room, free = LimitRoom(state, now), list[JobRecord]()
     for each in known:
         if each and record.may_hold(each) and is_free(each, now) and room.has(each):
@@ -172,19 +202,24 @@ def _claim_again(
 
 
 def read(state: State, operation: ReadBatch, _now: datetime) -> BatchPage:
-    """Read a slice of the open batch, in the order of its claim."""
+    """Read a slice of the open batch or the prepared one, in the order of its claim."""
     _check_name_and_number(operation)
     check.whole_number(operation.start, "start", 0)
     check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
     record = state.consumers.get(operation.consumer)
-    if record is None or not record.is_open or record.batch != operation.batch:
+    batch: ConsumerRecord | PreparedBatch | None = record
+    if record is not None and operation.batch > record.batch:
+        batch = record.ahead
+    elif record is not None and not record.is_open:
+        batch = None
+    if batch is None or batch.batch != operation.batch:
         raise InvalidRequestError(
             f"batch {operation.batch} of consumer {operation.consumer!r} is not open: it was "
             "acknowledged or released, or never claimed"
         )
     end = operation.start + operation.limit
-    held, lost = sort_jobs(state, record, record.jobs[operation.start : end])
-    return BatchPage(tuple(held), lost, end if end < len(record.jobs) else None)
+    held, lost = sort_jobs(state, batch, batch.jobs[operation.start : end])
+    return BatchPage(tuple(held), lost, end if end < len(batch.jobs) else None)
 
 
 def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
@@ -194,6 +229,9 @@ def acknowledge(state: State, operation: AckBatch, now: datetime) -> BatchState:
 
 def release(state: State, operation: ReleaseBatch, now: datetime) -> BatchState:
     """Release what still belongs to a batch, and close it. It is idempotent."""
+    record = _opened(state, operation)
+    if record.ahead is not None and operation.batch == record.ahead.batch:
+        return prepared_batches.release_ahead(state, record, now)
     return _close(state, operation, now, lambda held: give_back(state, held, now))
 
 
@@ -225,6 +263,7 @@ def remove(state: State, operation: RemoveConsumer, now: datetime) -> bool:
         return False
     held, _ = sort_jobs(state, record, record.jobs)
     give_back(state, held, now)
+    prepared_batches.release_ahead(state, record, now)
     state.forget("consumers", record.id)
     return True
 
@@ -245,12 +284,16 @@ def _check_acked(operation: ClaimBatch) -> None:
         )
 
 
-def _check_name_and_number(operation: ClaimBatch | ReadBatch | AckBatch | ReleaseBatch) -> None:
+def _check_name_and_number(
+    operation: ClaimBatch | PrepareBatch | ReadBatch | AckBatch | ReleaseBatch,
+) -> None:
     check.name(operation.consumer, "consumer")
     check.whole_number(operation.batch, "batch", 1)
 
 
-def _opened(state: State, operation: ClaimBatch | AckBatch | ReleaseBatch) -> ConsumerRecord:
+def _opened(
+    state: State, operation: ClaimBatch | PrepareBatch | AckBatch | ReleaseBatch
+) -> ConsumerRecord:
     """The consumer, if it is the caller's."""
     _check_name_and_number(operation)
     check.whole_number(operation.epoch, "epoch", 1)

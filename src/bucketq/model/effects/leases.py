@@ -27,8 +27,8 @@ from bucketq.model.effects.follow_ups import (
 from bucketq.model.effects.next_jobs import take_next
 from bucketq.model.effects.retry_delay import attempts_left, delay_after_failure
 from bucketq.model.effects.side_refs import check_completions, note_named
-from bucketq.model.numbered_batches import ClaimBatch
 from bucketq.model.operations import (
+    AnyClaim,
     Claim,
     Complete,
     CompleteMany,
@@ -58,7 +58,7 @@ def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...
     return hand_out(state, operation, now)
 
 
-def check_claim(state: State, operation: Claim | ClaimBatch) -> None:
+def check_claim(state: State, operation: AnyClaim) -> None:
     """Validate a claim: its worker, its kinds and its limits."""
     check.name(operation.worker, "worker")
     if operation.kinds:
@@ -73,7 +73,7 @@ def check_claim(state: State, operation: Claim | ClaimBatch) -> None:
         check.lease(operation.lease_s)
 
 
-def hand_out(state: State, operation: Claim | ClaimBatch, now: datetime) -> tuple[JobRecord, ...]:
+def hand_out(state: State, operation: AnyClaim, now: datetime) -> tuple[JobRecord, ...]:
     """Start the smallest jobs that are due, under leases that follow from the claim's secret.
 
     Raises:
@@ -299,6 +299,10 @@ def expire(state: State, operation: Expire, now: datetime) -> bool:
     job = state.jobs.get(operation.job)
     if job is None or job.status != "running" or job.attempt != operation.attempt:
         return False
+    ahead = (consumer.ahead for consumer in state.consumers)
+    if any(each and job.lease == lease_of(each.secret, job.id, job.attempt) for each in ahead):
+        give_back(state, job, now)  # It is only reserved for a batch: no worker has seen it.
+        return True
     lost = replace(job, lost_leases=job.lost_leases + 1)
     _end_attempt(state, _with_error(state, lost, "lost", "no heartbeat", now), now, run_at=None)
     return True
@@ -309,7 +313,7 @@ def lease_of(secret: str, job_id: str, attempt: int) -> str:
     return blake2b(f"{secret}/{job_id}/{attempt}".encode(), digest_size=16).hexdigest()
 
 
-def started(job: JobRecord, operation: Claim | ClaimBatch, secret: str, now: datetime) -> JobRecord:
+def started(job: JobRecord, operation: AnyClaim, secret: str, now: datetime) -> JobRecord:
     """Return a job as a worker holds it."""
     attempt = job.attempt + 1
     return replace(

@@ -19,8 +19,7 @@ from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.expiring_jobs import FEATURE as EXPIRY
 from bucketq.model.indexes.lane import FirstOfLane
 from bucketq.model.indexes.running_jobs import running_bytes
-from bucketq.model.numbered_batches import ClaimBatch
-from bucketq.model.operations import Claim
+from bucketq.model.operations import AnyClaim, Claim
 from bucketq.model.records import JobRecord
 from bucketq.model.side_objects import payload_size
 from bucketq.model.state import State
@@ -30,7 +29,7 @@ _KINDS_AHEAD = 64
 to a store after the other would take seconds."""
 
 
-def take_next(state: State, operation: Claim | ClaimBatch, now: datetime) -> list[JobRecord]:
+def take_next(state: State, operation: AnyClaim, now: datetime) -> list[JobRecord]:
     """Take the smallest jobs that are due out of their lanes.
 
     Raises:
@@ -79,7 +78,7 @@ def _take_turns(state: State, kinds: tuple[str, ...], now: datetime, load: _Load
 class _Load:
     """The jobs that a claim has taken so far, and how much more it may take."""
 
-    def __init__(self, operation: Claim | ClaimBatch, room: int) -> None:
+    def __init__(self, operation: AnyClaim, room: int) -> None:
         """Take up to the limit of an operation, until the ``room`` of running jobs is used up."""
         self.jobs: list[JobRecord] = []
         self.left = operation.limit
@@ -134,9 +133,9 @@ def _take_in_order(state: State, kinds: tuple[str, ...], now: datetime, load: _L
             first = heappop(firsts)
 
 
-def _most_bytes(operation: Claim | ClaimBatch) -> float:
+def _most_bytes(operation: AnyClaim) -> float:
     """Return how many bytes the payloads of a claim may have, unless it gets one job."""
-    return (operation.max_bytes or inf) if isinstance(operation, ClaimBatch) else inf
+    return inf if isinstance(operation, Claim) else operation.max_bytes or inf
 
 
 def _firsts_of(state: State, chosen: Iterable[str], now: datetime) -> list[FirstOfLane]:

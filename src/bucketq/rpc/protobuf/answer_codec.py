@@ -265,6 +265,7 @@ _OUTCOMES = {
     "tokens": "token_list",
     "open_consumer": "opened",
     "claim_batch": "batch",
+    "prepare_batch": "batch",
     "read_batch": "batch_page",
     "ack_batch": "batch",
     "release_batch": "batch",

@@ -466,6 +466,28 @@ class ClaimBatch(_message.Message):
     acked: int
     def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., secret: _Optional[str] = ..., worker: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., lease_s: _Optional[float] = ..., max_failures: _Optional[int] = ..., max_bytes: _Optional[int] = ..., acked: _Optional[int] = ...) -> None: ...
 
+class PrepareBatch(_message.Message):
+    __slots__ = ("consumer", "epoch", "batch", "secret", "worker", "kinds", "limit", "lease_s", "max_bytes")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    epoch: int
+    batch: int
+    secret: str
+    worker: str
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    limit: int
+    lease_s: float
+    max_bytes: int
+    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., secret: _Optional[str] = ..., worker: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., lease_s: _Optional[float] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
 class ReadBatch(_message.Message):
     __slots__ = ("consumer", "batch", "start", "limit")
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -793,32 +815,36 @@ class TokenList(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ("consumer", "epoch", "batch", "pending", "is_empty")
+    __slots__ = ("consumer", "epoch", "batch", "pending", "is_empty", "prepared")
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     IS_EMPTY_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_FIELD_NUMBER: _ClassVar[int]
     consumer: str
     epoch: int
     batch: int
     pending: int
     is_empty: bool
-    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., pending: _Optional[int] = ..., is_empty: _Optional[bool] = ...) -> None: ...
+    prepared: int
+    def __init__(self, consumer: _Optional[str] = ..., epoch: _Optional[int] = ..., batch: _Optional[int] = ..., pending: _Optional[int] = ..., is_empty: _Optional[bool] = ..., prepared: _Optional[int] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("batch", "jobs", "lost", "acked", "acked_lost")
+    __slots__ = ("batch", "jobs", "lost", "acked", "acked_lost", "prepared")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     ACKED_FIELD_NUMBER: _ClassVar[int]
     ACKED_LOST_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_FIELD_NUMBER: _ClassVar[int]
     batch: int
     jobs: int
     lost: _containers.RepeatedScalarFieldContainer[str]
     acked: int
     acked_lost: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, batch: _Optional[int] = ..., jobs: _Optional[int] = ..., lost: _Optional[_Iterable[str]] = ..., acked: _Optional[int] = ..., acked_lost: _Optional[_Iterable[str]] = ...) -> None: ...
+    prepared: int
+    def __init__(self, batch: _Optional[int] = ..., jobs: _Optional[int] = ..., lost: _Optional[_Iterable[str]] = ..., acked: _Optional[int] = ..., acked_lost: _Optional[_Iterable[str]] = ..., prepared: _Optional[int] = ...) -> None: ...
 
 class BatchPage(_message.Message):
     __slots__ = ("jobs", "lost", "next_start")
@@ -977,7 +1003,7 @@ class Welcome(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., broker: _Optional[str] = ..., epoch: _Optional[int] = ..., version: _Optional[int] = ..., proof: _Optional[bytes] = ..., operations: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "numbers", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules", "set_limit", "remove_limit", "limits", "stage_object", "put_part", "keep_object", "read_part", "open_batch", "close_batch", "cancel_batch", "cancel_jobs", "set_priority", "batches", "announce", "drain", "workers", "audit", "settle_batch")
+    __slots__ = ("tag", "ttl_ms", "session", "number", "acknowledged_below", "since", "numbers", "push", "claim", "heartbeat", "complete", "complete_many", "fail", "release", "cancel", "redrive", "purge", "pause", "resume", "configure", "get", "list", "stats", "snapshot", "flush_archive", "grant_token", "revoke_token", "tokens", "open_consumer", "claim_batch", "read_batch", "ack_batch", "release_batch", "consumers", "remove_consumer", "publish", "withdraw", "release_many", "read_changes", "read_copy", "forget_history", "wait", "find_archived", "set_schedule", "remove_schedule", "pause_schedule", "resume_schedule", "run_schedule", "schedules", "set_limit", "remove_limit", "limits", "stage_object", "put_part", "keep_object", "read_part", "open_batch", "close_batch", "cancel_batch", "cancel_jobs", "set_priority", "batches", "announce", "drain", "workers", "audit", "settle_batch", "prepare_batch")
     TAG_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -1045,6 +1071,7 @@ class Call(_message.Message):
     WORKERS_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
     SETTLE_BATCH_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_BATCH_FIELD_NUMBER: _ClassVar[int]
     tag: int
     ttl_ms: int
     session: str
@@ -1112,7 +1139,8 @@ class Call(_message.Message):
     workers: ReadWorkers
     audit: ReadAudit
     settle_batch: SettleBatch
-    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., numbers: _Optional[_Iterable[int]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ..., stage_object: _Optional[_Union[StageObject, _Mapping]] = ..., put_part: _Optional[_Union[PutPart, _Mapping]] = ..., keep_object: _Optional[_Union[KeepObject, _Mapping]] = ..., read_part: _Optional[_Union[ReadPart, _Mapping]] = ..., open_batch: _Optional[_Union[OpenBatch, _Mapping]] = ..., close_batch: _Optional[_Union[CloseBatch, _Mapping]] = ..., cancel_batch: _Optional[_Union[CancelBatch, _Mapping]] = ..., cancel_jobs: _Optional[_Union[CancelJobs, _Mapping]] = ..., set_priority: _Optional[_Union[SetPriority, _Mapping]] = ..., batches: _Optional[_Union[ReadBatches, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., drain: _Optional[_Union[DrainWorker, _Mapping]] = ..., workers: _Optional[_Union[ReadWorkers, _Mapping]] = ..., audit: _Optional[_Union[ReadAudit, _Mapping]] = ..., settle_batch: _Optional[_Union[SettleBatch, _Mapping]] = ...) -> None: ...
+    prepare_batch: PrepareBatch
+    def __init__(self, tag: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., session: _Optional[str] = ..., number: _Optional[int] = ..., acknowledged_below: _Optional[int] = ..., since: _Optional[int] = ..., numbers: _Optional[_Iterable[int]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., complete: _Optional[_Union[Complete, _Mapping]] = ..., complete_many: _Optional[_Union[CompleteMany, _Mapping]] = ..., fail: _Optional[_Union[Fail, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., redrive: _Optional[_Union[Redrive, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., get: _Optional[_Union[Get, _Mapping]] = ..., list: _Optional[_Union[List, _Mapping]] = ..., stats: _Optional[_Union[ReadStats, _Mapping]] = ..., snapshot: _Optional[_Union[ReadSnapshot, _Mapping]] = ..., flush_archive: _Optional[_Union[FlushArchive, _Mapping]] = ..., grant_token: _Optional[_Union[GrantToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., tokens: _Optional[_Union[ReadTokens, _Mapping]] = ..., open_consumer: _Optional[_Union[OpenConsumer, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ..., read_batch: _Optional[_Union[ReadBatch, _Mapping]] = ..., ack_batch: _Optional[_Union[AckBatch, _Mapping]] = ..., release_batch: _Optional[_Union[ReleaseBatch, _Mapping]] = ..., consumers: _Optional[_Union[ReadConsumers, _Mapping]] = ..., remove_consumer: _Optional[_Union[RemoveConsumer, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., release_many: _Optional[_Union[ReleaseMany, _Mapping]] = ..., read_changes: _Optional[_Union[ReadChanges, _Mapping]] = ..., read_copy: _Optional[_Union[ReadCopy, _Mapping]] = ..., forget_history: _Optional[_Union[ForgetHistory, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., find_archived: _Optional[_Union[FindArchived, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., remove_schedule: _Optional[_Union[RemoveSchedule, _Mapping]] = ..., pause_schedule: _Optional[_Union[PauseSchedule, _Mapping]] = ..., resume_schedule: _Optional[_Union[ResumeSchedule, _Mapping]] = ..., run_schedule: _Optional[_Union[RunSchedule, _Mapping]] = ..., schedules: _Optional[_Union[ReadSchedules, _Mapping]] = ..., set_limit: _Optional[_Union[SetLimit, _Mapping]] = ..., remove_limit: _Optional[_Union[RemoveLimit, _Mapping]] = ..., limits: _Optional[_Union[ReadLimits, _Mapping]] = ..., stage_object: _Optional[_Union[StageObject, _Mapping]] = ..., put_part: _Optional[_Union[PutPart, _Mapping]] = ..., keep_object: _Optional[_Union[KeepObject, _Mapping]] = ..., read_part: _Optional[_Union[ReadPart, _Mapping]] = ..., open_batch: _Optional[_Union[OpenBatch, _Mapping]] = ..., close_batch: _Optional[_Union[CloseBatch, _Mapping]] = ..., cancel_batch: _Optional[_Union[CancelBatch, _Mapping]] = ..., cancel_jobs: _Optional[_Union[CancelJobs, _Mapping]] = ..., set_priority: _Optional[_Union[SetPriority, _Mapping]] = ..., batches: _Optional[_Union[ReadBatches, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., drain: _Optional[_Union[DrainWorker, _Mapping]] = ..., workers: _Optional[_Union[ReadWorkers, _Mapping]] = ..., audit: _Optional[_Union[ReadAudit, _Mapping]] = ..., settle_batch: _Optional[_Union[SettleBatch, _Mapping]] = ..., prepare_batch: _Optional[_Union[PrepareBatch, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("tag", "error", "done", "pushed", "claimed", "pulses", "completions", "failed", "cancelled", "count", "settings", "job", "page", "stats", "snapshot", "token", "revoked", "token_list", "opened", "batch", "batch_page", "consumer_list", "removed", "published", "releases", "change_page", "copy_part", "waited", "scheduled", "schedule_list", "limit_list", "staged", "part", "job_batch", "batch_list", "cancelled_jobs", "announced", "worker_list", "audit_list")
@@ -1507,6 +1535,16 @@ class ClaimBatchRequest(_message.Message):
     id: RequestId
     claim_batch: ClaimBatch
     def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., claim_batch: _Optional[_Union[ClaimBatch, _Mapping]] = ...) -> None: ...
+
+class PrepareBatchRequest(_message.Message):
+    __slots__ = ("target", "id", "prepare_batch")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_BATCH_FIELD_NUMBER: _ClassVar[int]
+    target: Target
+    id: RequestId
+    prepare_batch: PrepareBatch
+    def __init__(self, target: _Optional[_Union[Target, _Mapping]] = ..., id: _Optional[_Union[RequestId, _Mapping]] = ..., prepare_batch: _Optional[_Union[PrepareBatch, _Mapping]] = ...) -> None: ...
 
 class ReadBatchRequest(_message.Message):
     __slots__ = ("target", "id", "read_batch")

@@ -10,6 +10,9 @@ again gets the identical set of jobs. What this guarantees:
 * A query without a checkpoint begins with the micro-batch that is not acknowledged.
 * While a micro-batch is open its leases are renewed, by claiming it again: that is one request for
   all its jobs, and a driver that was replaced gets an error from it.
+* While Spark works on a large micro-batch, the next one is prepared, if enough jobs wait: they are
+  reserved and read, so that Spark waits only for the acknowledgement. It is released if the query
+  ends, and otherwise once its leases have expired, at no cost to its jobs.
 * A stream that finds no jobs asks rarely, and writes nothing.
 """
 
@@ -23,6 +26,7 @@ from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 from bucketq.errors import (
+    BucketQError,
     ConsumerFencedError,
     InvalidRequestError,
     LeaseLostError,
@@ -52,6 +56,13 @@ accepts from a broker."""
 _BATCH_BYTES = 256 << 20
 """Of payloads, unless ``maxBytesPerTrigger`` is set: the driver holds them, and they fit into one
 answer of a broker, so that a batch is read by one request and not by twenty."""
+_PREPARED_JOBS = 1000
+"""The smallest micro-batch that is prepared: it costs one more commit, and a claim of fewer jobs
+takes hardly longer than that."""
+_PREPARED_BYTES = 16 << 20
+"""The largest, by its payloads: the queue's object holds it beside the open one."""
+_RELEASE_S = 5.0
+"""How long releasing a prepared micro-batch may take when the query ends: Spark does not wait."""
 _SHOWN_IDS = 3
 """Of how many jobs a message has the ids: it stays a line."""
 _log = logging.getLogger(__name__)
@@ -91,6 +102,15 @@ class MicroBatches:
         """The number, the jobs and the lost ids of a batch that was read when it was claimed."""
         self._bounded = 0
         """The number of a batch that was claimed with at most ``_BATCH_BYTES``."""
+        self._most = 0
+        """How many jobs the last batch could have."""
+        self._prepared = 0
+        """The number of the batch that is prepared, or may be; 0: none."""
+        self._prepared_jobs: list[JobRecord] = []
+        """The jobs of that batch, if this driver has read all of them."""
+        self._reserved = 0
+        """How many jobs an earlier driver has reserved."""
+        self._preparing: asyncio.Task[None] | None = None
         self._sizes = (0, 0)
         """The number of jobs of the last batch, and of the bytes of their payloads."""
         self._is_paused = False
@@ -108,15 +128,22 @@ class MicroBatches:
         self._most_jobs = settings.max_batch_jobs
         self._epoch, self._last = state.epoch, state.batch
         self._pending = state.pending > 0 or state.is_empty
+        self._reserved = state.prepared
+        self._prepared = self._last + 1 if state.prepared else 0
         self._renewing = asyncio.create_task(self._renew_leases())
         return self
 
     async def __aexit__(self, *error: object) -> None:
         """Stop renewing leases. An open batch stays as it is, to be repeated."""
-        if self._renewing is not None:
-            self._renewing.cancel()
+        for task in filter(None, (self._renewing, self._preparing)):
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._renewing
+                await task
+        if self._prepared:
+            # If this fails, its leases expire.
+            with suppress(BucketQError, TimeoutError):
+                async with asyncio.timeout(_RELEASE_S):
+                    await self._queue.release_batch(self._name, self._epoch, self._prepared)
 
     def first(self) -> int:
         """Return the batch after which a query without a checkpoint begins."""
@@ -130,7 +157,7 @@ class MicroBatches:
     async def limit_to_queued(self) -> None:
         """Claim as many jobs as are queued now, and then no more."""
         stats = await self._retry(self._queue.stats)
-        self._left = self._count(stats)
+        self._left = self._count(stats) + self._reserved
         self._log_pause(stats)
 
     async def latest(self, start: int, limit: int | None) -> int:
@@ -151,7 +178,10 @@ class MicroBatches:
             self._left = None if self._left is None else 0
             await self._update_waiting()
             return start
-        found, lost = await self._read(self._last)
+        found, lost = self._prepared_jobs, list[str]()
+        if not found:
+            found, lost = await self._read(self._last)
+        self._prepared_jobs = []
         self._read_ahead = (self._last, found, lost)
         self._sizes = (len(found), sum(map(payload_size, found)))
         await self._update_waiting(is_due=True)
@@ -175,6 +205,47 @@ class MicroBatches:
             what = f"{len(lost):,} of {len(lost) + len(found):,} jobs of batch {end} are lost"
             return self._without(found, f"{what} ({shown})")
         return found
+
+    async def prepare_next(self) -> None:
+        """Prepare the next batch in the background, if it would be large and enough jobs wait."""
+        most = self._most
+        if (
+            self._held
+            and not self._prepared
+            and most >= _PREPARED_JOBS
+            and most <= self._waiting
+            and (self._left is None or most <= self._left)
+            and self._sizes[1] <= _PREPARED_BYTES
+        ):
+            self._prepared = self._last + 1
+            self._preparing = asyncio.create_task(self._prepare(self._prepared, most))
+
+    async def _prepare(self, batch: int, most: int) -> None:
+        """Reserve jobs, and read them. If that fails, the claim of the batch takes longer."""
+        options = self._options
+        async with self._lock:
+            try:
+                state = await self._queue.prepare_batch(
+                    self._name,
+                    self._epoch,
+                    batch,
+                    options.kinds or None,
+                    limit=most,
+                    worker=self._name,
+                    lease_s=options.lease_s,
+                    max_bytes=min(options.max_bytes or _PREPARED_BYTES, _PREPARED_BYTES),
+                )
+                if state.jobs:
+                    self._bounded = batch
+                    self._prepared_jobs, lost = await self._read(batch)
+                    if lost:
+                        self._prepared_jobs = []
+                else:
+                    self._prepared = 0
+            except BucketQError as error:
+                _log.warning(
+                    "batch %d of consumer %r is not prepared: %s", batch, self._name, error
+                )
 
     async def _read(self, batch: int) -> tuple[list[JobRecord], list[str]]:
         """Return the jobs of the open batch, and the ids of those that do not belong to it now."""
@@ -232,6 +303,10 @@ class MicroBatches:
         )
         if acked:
             self._pending = self._held = False
+        if not is_repeated:
+            self._most, self._prepared, self._reserved = max(most, 1), 0, 0
+            if not state.prepared or state.prepared != len(self._prepared_jobs):
+                self._prepared_jobs = []
         if is_repeated and not self._held and not state.jobs and not state.lost:
             _log.warning(
                 "batch %d of consumer %r has no jobs left: they were settled one by one, or it "

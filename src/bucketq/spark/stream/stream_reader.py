@@ -136,6 +136,7 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 each.access = self._options.access.for_executors()
                 each.number = last
             self._planned = (last, planned)
+            stream.call(stream.batches.prepare_next)
         return self._planned[1]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
