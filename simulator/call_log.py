@@ -318,6 +318,31 @@ class RecordingQueue:
         )
         return answer
 
+    async def prepare_batch(
+        self, consumer: str, epoch: int, batch: int, limit: int, lease_s: float | None
+    ) -> BatchState:
+        """Reserve jobs for a batch."""
+        worker = f"{self._actor}@{consumer}"
+        answer: BatchState = await self._note(
+            "prepare_batch",
+            {"consumer": consumer, "epoch": epoch, "batch": batch},
+            lambda: self.queue.prepare_batch(
+                consumer, epoch, batch, limit=limit, worker=worker, lease_s=lease_s
+            ),
+        )
+        return answer
+
+    async def release_prepared(
+        self, consumer: str, epoch: int, batch: int, request: str | None = None
+    ) -> BatchState:
+        """Give up what is reserved for a batch, which is not one yet."""
+        answer: BatchState = await self._note(
+            "release_prepared",
+            {"consumer": consumer, "epoch": epoch, "batch": batch, "request": request},
+            lambda: self.queue.release_batch(consumer, epoch, batch, request=request),
+        )
+        return answer
+
     async def read_batch(self, consumer: str, batch: int, start: int, limit: int) -> JobBatch[str]:
         """Read a slice of a batch."""
         answer: JobBatch[str] = await self._note(

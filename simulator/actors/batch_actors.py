@@ -1,7 +1,7 @@
 """Actors that use numbered batches, as Spark does: drivers of consumers, and writers.
 
 A driver opens a consumer, claims a batch, reads it, works on it with heartbeats, perhaps settles
-some of its jobs, and closes it, perhaps with the claim of the next one.
+some of its jobs, and closes it, perhaps with the claim of the next one, which it may have prepared.
 After its death the next driver opens the consumer again and finds the batch. Drivers share a few
 consumer names, so they fence each other. A writer records a position only after it was
 acknowledged, and after a crash publishes again what it may have published already.
@@ -23,6 +23,8 @@ SETTLED = 0.0
 other tests know by their numbers take the same course as ever."""
 JOINED = 0.0
 """How often a driver acknowledges a batch by the claim of the next one; set as ``SETTLED`` is."""
+PREPARED = 0.0
+"""How often a driver prepares the next batch while it works on one; set as ``SETTLED`` is."""
 _LONGEST_AT_THE_END_S = 1.0
 _SLICE = 2
 """Smaller than most batches, so that reading one takes several calls."""
@@ -53,8 +55,10 @@ async def _drive(
                 await asyncio.sleep(rng.uniform(0.1, 2))
                 continue
             jobs = await _read(actor, name, batch)
+            if PREPARED:
+                await _prepare(actor, name, epoch, batch + 1, lease_s)
             await _work_through(actor, jobs, longest_s)
-            if SETTLED and rng.random() < SETTLED:
+            if SETTLED:
                 await _settle(actor, name, batch, jobs)
             if rng.random() < 0.3:
                 await queue.claim_batch(name, epoch, batch, rng.randint(1, 5), lease_s)
@@ -83,9 +87,21 @@ async def _read(actor: Actor, name: str, batch: int) -> list[Job[str]]:
     return jobs
 
 
+async def _prepare(actor: Actor, name: str, epoch: int, batch: int, lease_s: float | None) -> None:
+    """Prepare the next batch, and sometimes give it up."""
+    rng = actor.rng
+    if rng.random() >= PREPARED:
+        return
+    found = await actor.queue.prepare_batch(name, epoch, batch, rng.randint(1, 5), lease_s)
+    if found.jobs and rng.random() < 0.2:
+        await actor.persist(actor.queue.release_prepared, name, epoch, batch)
+
+
 async def _settle(actor: Actor, name: str, batch: int, jobs: list[Job[str]]) -> None:
     """Complete or fail some jobs of a batch; the others are left to its end."""
     rng = actor.rng
+    if rng.random() >= SETTLED:
+        return
     chosen = [job for job in jobs[1:] if rng.random() < 0.6]  # A batch keeps at least one.
     outcomes = [(job, rng.random() < 0.4) for job in chosen]
     if outcomes:

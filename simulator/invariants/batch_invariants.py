@@ -3,7 +3,8 @@
 A batch number of a consumer stands for one set of jobs, except that jobs leave it when they are
 settled. Only the driver that opened the consumer
 last claims and closes batches, and a batch is closed only if a driver asks for it. An acknowledged
-batch is completed, once, and nothing else with it.
+batch is completed, once, and nothing else with it. A job that is reserved for the next batch is
+its own, and if it leaves that reservation it has lost no attempt.
 A position of a writer is published once, and an acknowledged position is there.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from bucketq.errors import ConsumerFencedError
+from bucketq.model.effects.leases import lease_of
 from bucketq.model.numbered_batches import BatchState, ConsumerRecord
 from bucketq.model.side_objects import is_side
 from bucketq.model.state import State
@@ -68,6 +70,8 @@ class ConsumerTracker:
         for job in state.done:
             if job.outcome == "completed" and job.id not in self.completed:
                 self.completed[job.id] = (version, job.worker or "")
+        if before is not None and (violation := _check_reserved(before, state)) is not None:
+            return violation
         for row in state.consumers:
             old = before.consumers.get(row.id) if before else None
             if row == old:
@@ -242,6 +246,24 @@ def _is_settling(before: State, state: State, old: ConsumerRecord, row: Consumer
         if now is not None and now.status == "running" and now.lease == held.lease:
             return False
     return True
+
+
+def _check_reserved(before: State, state: State) -> Violation | None:
+    """A reserved job that is neither handed out nor reserved any more has lost nothing by it."""
+    for old in before.consumers:
+        row, ahead = state.consumers.get(old.id), old.ahead
+        for job_id in ahead.jobs if ahead is not None and row is not None else ():
+            held, now = before.jobs.by_id.get(job_id), state.jobs.by_id.get(job_id)
+            if ahead is None or row is None or held is None or now is None or now.seq != held.seq:
+                continue
+            if held.lease != lease_of(ahead.secret, job_id, held.attempt):
+                continue
+            if row.batch < ahead.batch and now.lost_leases > held.lost_leases:
+                return "a reservation costs a job nothing", f"{old.id}: {held} became {now}"
+            is_held = now.status == "running" and now.lease == held.lease
+            if is_held and row.ahead != ahead and job_id not in row.jobs:
+                return "a reservation is given up as a whole", f"{old.id}: {now}"
+    return None
 
 
 def _has_open(row: ConsumerRecord, batch: int) -> bool:

@@ -16,6 +16,7 @@ from bucketq.model.numbered_batches import (
     BatchPage,
     ClaimBatch,
     OpenConsumer,
+    PrepareBatch,
     Publish,
     ReadBatch,
     ReadConsumers,
@@ -107,6 +108,38 @@ class BulkRules(RuleBasedStateMachine):
         self.note_leases()
 
     @precondition(lambda self: self.state.consumers)
+    @rule(
+        consumer=name,
+        behind=lag,
+        ahead=st.sampled_from([1, 1, 1, 0, 2]),
+        limit=st.integers(1, 4),
+        kinds=st.sampled_from([(), (), ("a",)]),
+    )
+    def prepare_batch(
+        self, consumer: str, behind: int, ahead: int, limit: int, kinds: tuple[str, ...]
+    ) -> None:
+        self.secrets += 1
+        shown = self.held(consumer)
+        prepare = PrepareBatch(
+            consumer=consumer,
+            epoch=max(1, shown["epoch"] - behind),
+            batch=max(1, shown["batch"] + ahead),
+            secret=f"{self.secrets:032x}",
+            worker="driver",
+            kinds=kinds,
+            limit=limit,
+        )
+        self.send(prepare)
+        self.note_leases()
+
+    @precondition(lambda self: self.state.consumers)
+    @rule(consumer=name, by=sender)
+    def release_prepared(self, consumer: str, by: tuple[str, int]) -> None:
+        shown = self.held(consumer)
+        batch = shown["batch"] + 1
+        self.send(ReleaseBatch(consumer=consumer, epoch=shown["epoch"], batch=batch), by)
+
+    @precondition(lambda self: self.state.consumers)
     @rule(consumer=name, behind=lag, older=lag, releases=st.booleans(), by=sender)
     def close_batch(
         self, consumer: str, behind: int, older: int, releases: bool, by: tuple[str, int]
@@ -156,6 +189,8 @@ class BulkRules(RuleBasedStateMachine):
         for record in self.state.consumers:
             assert list(record.jobs) == list(self.reference.consumers[record.id]["jobs"])
             assert bool(record.secret) == record.is_open
+            ahead = record.ahead.jobs if record.ahead else ()
+            assert list(ahead) == list(self.reference.consumers[record.id]["ahead"])
         writers: dict[str, Any] = {
             row.id: {"batch": row.batch, "part": row.part, "at": row.at}
             for row in self.state.writers

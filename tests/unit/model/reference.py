@@ -404,6 +404,9 @@ class Reference(FollowUpReference, LinkReference, BrokerReference, OperatorRefer
         row = self.jobs.get(operation.job)
         if row is None or row["status"] != "running" or row["attempt"] != operation.attempt:
             return False
+        if self.is_reserved(row):
+            self._end(row, now, costs=False)
+            return True
         row["lost_leases"] += 1
         self._note(row, "lost", "no heartbeat", now)
         self._end(row, now)

@@ -19,6 +19,7 @@ from bucketq.model.numbered_batches import (
     ConsumerInfo,
     ConsumerState,
     OpenConsumer,
+    PrepareBatch,
     Publish,
     ReleaseBatch,
     RemoveConsumer,
@@ -35,6 +36,8 @@ class BulkReference(TokenReference):
     """What numbered batches do to a queue."""
 
     jobs: dict[str, Row]
+    paused: bool
+    paused_kinds: list[str]
 
     def __init__(self) -> None:
         """Begin without consumers and writers."""
@@ -58,13 +61,14 @@ class BulkReference(TokenReference):
     def bulk_content(self) -> tuple[object, ...]:
         """All rows, as values."""
         consumers = {
-            name: row | {"jobs": dict(row["jobs"])} for name, row in self.consumers.items()
+            name: row | {"jobs": dict(row["jobs"]), "ahead": dict(row["ahead"])}
+            for name, row in self.consumers.items()
         }
         return consumers, {name: dict(row) for name, row in self.writers.items()}
 
-    def held(self, name: str) -> list[Row]:
-        """The jobs that belong to the batch of a consumer, in the order of its claim."""
-        rows = [(self.jobs.get(job), lease) for job, lease in self.consumers[name]["jobs"].items()]
+    def held(self, name: str, batch: str = "jobs") -> list[Row]:
+        """The jobs that belong to a batch of a consumer, in the order of its claim."""
+        rows = [(self.jobs.get(job), lease) for job, lease in self.consumers[name][batch].items()]
         return [
             row
             for row, lease in rows
@@ -81,6 +85,7 @@ class BulkReference(TokenReference):
                 pending=len(row["jobs"]),
                 failures=row["failures"] if row["jobs"] else 0,
                 at=row["at"],
+                prepared=len(row["ahead"]),
             )
             for name, row in self.consumers.items()
         )
@@ -109,12 +114,13 @@ class BulkReference(TokenReference):
         if name not in self.consumers:
             if len(self.consumers) >= self.settings.max_consumers:
                 raise RejectedError
-            self.consumers[name] = {"epoch": 0, "batch": 0, "jobs": {}}
+            self.consumers[name] = {"epoch": 0, "batch": 0, "jobs": {}, "ahead": {}}
         row = self.consumers[name]
         row.update(epoch=row["epoch"] + 1, at=now)
-        return ConsumerState(name, row["epoch"], row["batch"], len(row["jobs"]))
+        ahead = len(row["ahead"])
+        return ConsumerState(name, row["epoch"], row["batch"], len(row["jobs"]), prepared=ahead)
 
-    def _mine(self, operation: ClaimBatch | AckBatch | ReleaseBatch) -> Row:
+    def _mine(self, operation: ClaimBatch | PrepareBatch | AckBatch | ReleaseBatch) -> Row:
         row = self.consumers.get(operation.consumer)
         if row is None or row["epoch"] != operation.epoch:
             raise ConsumerFencedError
@@ -129,14 +135,10 @@ class BulkReference(TokenReference):
         closes = bool(row["jobs"]) and operation.acked == row["batch"]
         if (row["jobs"] and not closes) or operation.batch != row["batch"] + 1:
             raise InvalidRequestError
-        claim = Claim(
-            worker=operation.worker,
-            secret=operation.secret,
-            kinds=operation.kinds,
-            limit=operation.limit,
-            lease_s=operation.lease_s,
-        )
-        taken = self._claim(claim, now, seen)
+        had_ahead = bool(row["ahead"])
+        taken, prepared = self._reserved(row, operation, now), True
+        if not taken:
+            taken, prepared = self._claim(_plain(operation), now, seen), False
         closed = BatchState(operation.acked, 0)
         if closes:
             ack = AckBatch(
@@ -148,9 +150,51 @@ class BulkReference(TokenReference):
             row["jobs"] = {job["id"]: job["lease"] for job in taken}
             row.update(claimed_by=operation.epoch, failures=0)
             row["seqs"] = {job["id"]: job["seq"] for job in taken}
-        elif (now - row["at"]).total_seconds() > self.settings.consumer_retention_s / 10:
+        elif (
+            had_ahead or (now - row["at"]).total_seconds() > self.settings.consumer_retention_s / 10
+        ):
             row["at"] = now
-        return BatchState(operation.batch, len(taken), (), closed.jobs, closed.lost)
+        count = len(taken) if prepared else 0
+        return BatchState(operation.batch, len(taken), (), closed.jobs, closed.lost, count)
+
+    def _reserved(self, row: Row, operation: ClaimBatch, now: datetime) -> tuple[Row, ...]:
+        """The jobs of the prepared batch that a claim gets; the others are released."""
+        held = self.held(operation.consumer, "ahead")
+        wanted = [
+            job
+            for job in held
+            if not self.paused
+            and job["kind"] not in self.paused_kinds
+            and (not operation.kinds or job["kind"] in operation.kinds)
+            and not job["cancel_requested"]
+        ][: operation.limit]
+        for job in held:
+            if job not in wanted:
+                self._end(job, now, costs=False)
+            elif row["ahead_by"] != operation.epoch:
+                job.update(heartbeat_at=now, silent_s=0.0, lease_s=operation.lease_s)
+        row["ahead"] = {}
+        return tuple(wanted)
+
+    def _preparebatch(self, operation: PrepareBatch, now: datetime, seen: Seen) -> BatchState:
+        if operation.limit > self.settings.max_batch_jobs:
+            raise InvalidRequestError
+        row = self._mine(operation)
+        if not row["jobs"] or operation.batch != row["batch"] + 1:
+            raise InvalidRequestError
+        if row["ahead"]:
+            held = [job["id"] for job in self.held(operation.consumer, "ahead")]
+            lost = tuple(job for job in row["ahead"] if job not in held)
+            return BatchState(operation.batch, len(held), lost)
+        taken = self._claim(_plain(operation), now, seen)
+        if taken:
+            row.update(ahead={job["id"]: job["lease"] for job in taken}, at=now)
+            row["ahead_by"] = operation.epoch
+        return BatchState(operation.batch, len(taken))
+
+    def is_reserved(self, job: Row) -> bool:
+        """Whether a job is only reserved for a batch."""
+        return any(each is job for name in self.consumers for each in self.held(name, "ahead"))
 
     def _claim_again(
         self, row: Row, operation: ClaimBatch, now: datetime, seen: Seen
@@ -158,6 +202,8 @@ class BulkReference(TokenReference):
         if row["claimed_by"] != operation.epoch:
             row.update(claimed_by=operation.epoch, failures=row["failures"] + 1)
         for job in self.held(operation.consumer):
+            job.update(heartbeat_at=now, silent_s=0.0, lease_s=operation.lease_s)
+        for job in self.held(operation.consumer, "ahead"):
             job.update(heartbeat_at=now, silent_s=0.0, lease_s=operation.lease_s)
         known = [self.jobs[job] for job in row["jobs"] if job in self.jobs]
         free = list[Row]()
@@ -203,6 +249,15 @@ class BulkReference(TokenReference):
         return self._close(operation, [job["id"] for job in held], now)
 
     def _releasebatch(self, operation: ReleaseBatch, now: datetime, _seen: Seen) -> BatchState:
+        row = self._mine(operation)
+        if row["ahead"] and operation.batch == row["batch"] + 1:
+            given = self.held(operation.consumer, "ahead")
+            for job in given:
+                self._end(job, now, costs=False)
+            names = [job["id"] for job in given]
+            lost = tuple(job for job in row["ahead"] if job not in names)
+            row.update(ahead={}, at=now)
+            return BatchState(operation.batch, len(given), lost)
         held = self._to_close(operation)
         if held is None:
             return BatchState(operation.batch, 0)
@@ -213,7 +268,8 @@ class BulkReference(TokenReference):
     def _removeconsumer(self, operation: RemoveConsumer, now: datetime, _seen: Seen) -> bool:
         if operation.consumer not in self.consumers:
             return False
-        for job in self.held(operation.consumer):
+        held = self.held(operation.consumer), self.held(operation.consumer, "ahead")
+        for job in (*held[0], *held[1]):
             self._end(job, now, costs=False)
         del self.consumers[operation.consumer]
         return True
@@ -234,3 +290,14 @@ class BulkReference(TokenReference):
         self._push(Push(jobs=operation.jobs), now, seen)
         self.writers[operation.writer] = {"batch": position[0], "part": position[1], "at": now}
         return True
+
+
+def _plain(operation: ClaimBatch | PrepareBatch) -> Claim:
+    """The claim that finds the jobs of a batch."""
+    return Claim(
+        worker=operation.worker,
+        secret=operation.secret,
+        kinds=operation.kinds,
+        limit=operation.limit,
+        lease_s=operation.lease_s,
+    )

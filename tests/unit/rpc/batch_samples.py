@@ -54,6 +54,20 @@ BATCH_OPERATIONS = (
         max_bytes=2**60,
         acked=2**63 - 2,
     ),
+    numbered_batches.PrepareBatch(
+        consumer="", epoch=0, batch=0, secret="", worker="", kinds=(), limit=-1
+    ),
+    numbered_batches.PrepareBatch(
+        consumer="spark",
+        epoch=3,
+        batch=2**63 - 1,
+        secret="5e" * 16,
+        worker="driver",
+        kinds=("index", "mail"),
+        limit=500,
+        lease_s=600.5,
+        max_bytes=2**60,
+    ),
     numbered_batches.SettleBatch(consumer="", batch=0, jobs=()),
     numbered_batches.SettleBatch(
         consumer="spark",
@@ -77,6 +91,9 @@ BATCH_OPERATIONS = (
 )
 BATCH_ANSWERS = (
     ("settle_batch", numbered_batches.BatchState(7, 1, ("j2",))),
+    ("prepare_batch", numbered_batches.BatchState(7, 1, ("j2",))),
+    ("claim_batch", numbered_batches.BatchState(7, 3, (), 2, ("j1",), 3)),
+    ("open_consumer", numbered_batches.ConsumerState("spark", 3, 7, 0, True, 9)),
     ("open_batch", None),
     ("close_batch", BATCH),
     ("cancel_batch", ENDED_BATCH),

@@ -115,8 +115,9 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
     if alone is not None:
         ahead = Reserved((), (*ahead.taken, *ahead.unwanted))
     taken = ahead.taken or ((alone,) if alone else leases.hand_out(state, operation, now))
-    prepared = record.ahead if ahead.taken else None
+    prepared, had_ahead = record.ahead if ahead.taken else None, record.ahead is not None
     prepared_batches.hand_over(state, record, ahead, operation, now)
+    record = replace(record, prepared=None)
     done, lost = sort_jobs(state, record, record.jobs)
     if closes:
         _complete(state, done, now)
@@ -128,14 +129,13 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
             secret=prepared.secret if prepared else operation.secret,
             jobs=tuple(job.id for job in taken),
             seq_limit=(operation.batch, prepared.seq_limit if prepared else state.next_seq),
-            prepared=None,
             replays=(operation.batch, operation.epoch, 0),
             alone=0 if alone is None else operation.batch,
             apart=apart,
             at=now,
         )
         state.put_row(claimed)
-    elif closes or apart != record.apart:
+    elif closes or had_ahead or apart != record.apart:
         state.put_row(replace(record, apart=apart, at=now))
     elif (now - record.at).total_seconds() > state.settings.consumer_retention_s / _SIGNS_OF_LIFE:
         state.put_row(replace(record, at=now))
