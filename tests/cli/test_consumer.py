@@ -33,7 +33,8 @@ def test_a_script_reads_consumers_from_json_without_a_secret(queue: Console) -> 
     lines = queue.ok("consumer", "list", "URL", "--json").out.splitlines()
     rows = [json.loads(line) for line in lines]
     assert [(row["name"], row["pending"]) for row in rows] == [("spark-orders", 1), ("idle", 0)]
-    assert sorted(rows[0]) == ["apart", "at", "batch", "epoch", "failures", "name", "pending"]
+    counts = ["apart", "at", "batch", "epoch", "failures", "name", "pending", "prepared"]
+    assert sorted(rows[0]) == counts
 
 
 def test_removing_a_consumer_releases_its_jobs(queue: Console) -> None:

@@ -9,6 +9,7 @@ leaves a file ``died``; without a step it does not. What each batch had is appen
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -25,6 +26,7 @@ from pyspark.sql.types import StructType
 import bucketq
 import bucketq.spark
 from bucketq.spark.data_source import BucketQDataSource
+from bucketq.spark.stream import micro_batches
 from bucketq.spark.stream.archive_stream import ArchiveStreamReader
 from bucketq.spark.stream.stream_reader import JobStreamReader
 from bucketq.spark.table.job_schema import STREAM_DDL
@@ -34,9 +36,10 @@ A_BATCH = 4
 ARCHIVE_STEPS = ("offset", "planned", "read", "begun", "noted", "committed")
 """Before the end of a batch is known, when its tasks are, in a task, before and after its output,
 and after Spark has committed it."""
-JOB_STEPS = ("offset", "claimed", "planned", "read", "begun", "noted", "committed")
-"""The same for jobs, with the second batch: the first is done. ``claimed`` is after the commit that
-completes the first batch and claims the second, of which Spark does not know yet."""
+JOB_STEPS = ("prepared", "offset", "claimed", "planned", "read", "begun", "noted", "committed")
+"""The same for jobs, with the second batch: the first is done. ``prepared`` is when the second is
+reserved, and Spark works on the first; ``claimed`` is after the commit that completes the first
+batch and claims the second, of which Spark does not know yet."""
 SETTLE_STEPS = ("begun", "half", "settled", "committed")
 """Before anything is settled, between two commits, after both, and after Spark's commit."""
 
@@ -100,11 +103,12 @@ class MortalJobs(BucketQDataSource):
 
 
 class MortalJobReader(JobStreamReader):
-    """Dies at the steps of a source, with its second batch."""
+    """Dies at the steps of a source, with its second batch, which is prepared though small."""
 
     def __init__(self, folder: Path, given: Any) -> None:
         super().__init__(given)
         self.folder = folder
+        micro_batches._PREPARED_JOBS = 1
 
     def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802 - Spark's name
         if start["batch"] == 1:
@@ -116,6 +120,10 @@ class MortalJobReader(JobStreamReader):
 
     def partitions(self, start: Any, end: Any) -> Any:
         found = super().partitions(start, end)
+        is_first = not (self.folder / "died").exists()
+        if end["batch"] == 1 and is_first and self._stream is not None:
+            self._stream.call(_prepared, self._stream.batches)
+            may_die(self.folder, "prepared")
         if end["batch"] == 2:
             may_die(self.folder, "planned")
         return found
@@ -124,6 +132,14 @@ class MortalJobReader(JobStreamReader):
         yield from super().read(partition)
         if partition.number == 2:
             may_die(self.folder, "read")
+
+
+async def _prepared(batches: micro_batches.MicroBatches) -> None:
+    """Wait until the next batch is reserved."""
+    preparing = batches._preparing
+    assert preparing is not None, "the next batch is not prepared"
+    await asyncio.wait([preparing])
+    assert batches._prepared_jobs, "the next batch has no jobs"
 
 
 def keep_jobs(folder: Path, batch: bucketq.spark.StreamBatch) -> None:

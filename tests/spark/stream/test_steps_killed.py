@@ -95,8 +95,8 @@ STORED = "stored"
     ("step", "where"),
     [
         *((step, HERE) for step in JOB_STEPS),
-        *((step, STORED) for step in ("offset", "claimed", "noted")),
-        *((step, STANDALONE) for step in ("offset", "claimed", "read")),
+        *((step, STORED) for step in ("prepared", "offset", "claimed", "noted")),
+        *((step, STANDALONE) for step in ("prepared", "offset", "claimed", "read")),
     ],
 )
 def test_a_stream_of_jobs_has_each_once(

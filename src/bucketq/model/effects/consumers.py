@@ -71,27 +71,28 @@ def open_one(state: State, operation: OpenConsumer, now: datetime) -> ConsumerSt
             id=operation.consumer, seq=state.consumers.next_seq, epoch=1, at=now
         )
     state.put_row(record)
-    ahead = () if record.ahead is None else record.ahead.jobs
     return ConsumerState(
-        record.id, record.epoch, record.batch, len(record.jobs), record.is_empty, len(ahead)
+        record.id,
+        record.epoch,
+        record.batch,
+        len(record.jobs),
+        record.is_empty,
+        record.info().prepared,
     )
 
 
-def remember_opening(
-    _operation: OpenConsumer, answer: ConsumerState
-) -> tuple[int, int, int, bool, int]:
+def remember_opening(_operation: OpenConsumer, answer: ConsumerState) -> tuple[int, int, int, bool]:
     """Keep what was opened; it may have been opened again since."""
-    return (answer.epoch, answer.batch, answer.pending, answer.is_empty, answer.prepared)
+    return (answer.epoch, answer.batch, answer.pending, answer.is_empty)
 
 
 def recall_opening(
-    _state: State, operation: OpenConsumer, stored: tuple[int, int, int, bool, int]
+    state: State, operation: OpenConsumer, stored: tuple[int, int, int, bool]
 ) -> ConsumerState:
-    """Answer a retried opening: with the same epoch, whether or not it is still the newest.
-
-    An older writer has stored an answer without its last value.
-    """
-    return ConsumerState(operation.consumer, *stored)
+    """Answer a retried opening: with the same epoch, whether or not it is still the newest."""
+    record = state.consumers.get(operation.consumer)
+    prepared = 0 if record is None else record.info().prepared
+    return ConsumerState(operation.consumer, *stored, prepared=prepared)
 
 
 def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:

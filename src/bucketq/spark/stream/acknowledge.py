@@ -72,4 +72,6 @@ def finish(
             )
             raise InvalidRequestError(message)
         state = queue.open_consumer(consumer)
+        if state.prepared:  # By a driver that was killed.
+            queue.release_batch(consumer, state.epoch, state.batch + 1)
         return queue.ack_batch(consumer, state.epoch, found.batch).jobs

@@ -8,6 +8,9 @@ large payloads they fetch by themselves, from the store or the broker.
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -159,6 +162,7 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _opened(self) -> _OpenStream:
         if self._stream is None:
             self._stream = _OpenStream(self._options)
+            _stop_on_sigterm()
         return self._stream
 
     def _offset(self, batch: int) -> dict[str, Any]:
@@ -166,6 +170,22 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _number(self, offset: dict[str, Any]) -> int:
         return batch_of(offset, self._options.consumer)
+
+
+def _stop_on_sigterm() -> None:
+    """Have Spark call ``stop`` in its process for this reader, which it ends by a signal.
+
+    Spark does call it when that process gets an exception. Elsewhere signals are left alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # Spark sends it twice; the second would end it at once.
+    sys.exit(128 + number)
 
 
 def split(jobs: list[JobRecord], at_least: int) -> list[JobPartition]:

@@ -260,6 +260,7 @@ NEEDED: dict[str, set[type[Operation]]] = {
         worker_records.Announce,
         numbered_batches.OpenConsumer,
         numbered_batches.ClaimBatch,
+        numbered_batches.PrepareBatch,
         numbered_batches.ReadBatch,
         numbered_batches.AckBatch,
         numbered_batches.ReleaseBatch,

@@ -26,7 +26,12 @@ THIRD_SECRET = "5eed" * 8
 
 def prepare(batch: int, limit: int = 2, **fields: Any) -> PrepareBatch:
     """Prepare a batch."""
-    asked = {"consumer": "spark", "epoch": 1, "secret": THIRD_SECRET, "worker": "driver"}
+    asked: dict[str, Any] = {
+        "consumer": "spark",
+        "epoch": 1,
+        "secret": THIRD_SECRET,
+        "worker": "driver",
+    }
     return PrepareBatch(**asked | {"batch": batch, "limit": limit} | fields)
 
 
