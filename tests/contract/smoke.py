@@ -181,6 +181,13 @@ async def claim_batch(queue: Queue[Any], other: Queue[Any]) -> None:
     assert await other.claim_batch(*BATCH) == BatchState(1, 2)
 
 
+async def prepare_batch(queue: Queue[Any], other: Queue[Any]) -> None:
+    await _batch(queue)
+    await queue.push("mail", 7)
+    assert await other.prepare_batch("spark", 1, 2) == BatchState(2, 1)
+    assert [job.payload for job in (await queue.read_batch("spark", 2)).jobs] == [7]
+
+
 async def read_batch(queue: Queue[Any], other: Queue[Any]) -> None:
     await _batch(queue)
     assert [job.payload for job in (await other.read_batch("spark", 1)).jobs] == [0, 1]

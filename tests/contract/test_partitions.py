@@ -26,7 +26,9 @@ from tests.contract.smoke import VERBS
 
 OTHERWISE = {
     **dict.fromkeys(("push",), ORDER),
-    **dict.fromkeys(("open_consumer", "claim_batch", "read_batch", "ack_batch"), CONSUMER),
+    **dict.fromkeys(
+        ("open_consumer", "claim_batch", "prepare_batch", "read_batch", "ack_batch"), CONSUMER
+    ),
     **dict.fromkeys(
         ("release_batch", "settle_batch", "consumers", "remove_consumer", "publish"), CONSUMER
     ),

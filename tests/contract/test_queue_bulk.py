@@ -67,6 +67,27 @@ async def test_a_batch_is_acknowledged_in_the_commit_that_claims_the_next_one(
     assert (await queue.stats()).total("done") == 5
 
 
+async def test_the_next_batch_is_prepared_while_one_is_open(
+    place: Place, queue: Queue[Any]
+) -> None:
+    await queue.push_many(specs(*range(7)))
+    await queue.open_consumer("spark")
+    await queue.claim_batch("spark", 1, 1, limit=2)
+    assert await queue.prepare_batch("spark", 1, 2, limit=3) == BatchState(2, 3)
+    before = await queue.read_batch("spark", 2)
+    assert [job.payload for job in before.jobs] == [2, 3, 4]
+    assert [each.prepared for each in await queue.consumers()] == [3]
+    async with place.connect() as other:
+        assert await other.open_consumer("spark") == ConsumerState("spark", 2, 1, 2, False, 3)
+        state = await other.claim_batch("spark", 2, 2, limit=3, acked=1)
+        assert state == BatchState(2, 3, (), 2, (), 3)
+        after = await other.read_batch("spark", 2)
+        assert [job.lease for job in after.jobs] == [job.lease for job in before.jobs]
+        assert await other.prepare_batch("spark", 2, 3, limit=3) == BatchState(3, 2)
+        assert await other.release_batch("spark", 2, 3) == BatchState(3, 2)
+        assert (await other.stats()).counts == {"index": {"done": 2, "running": 3, "queued": 2}}
+
+
 async def test_the_next_driver_finds_the_identical_set_and_the_older_one_is_fenced(
     place: Place, queue: Queue[Any]
 ) -> None:
@@ -202,6 +223,7 @@ async def test_nonsense_is_refused_before_anything_is_sent(queue: Queue[Any]) ->
         lambda: queue.claim_batch("spark", 1, 1, lease_s=0),
         lambda: queue.claim_batch("spark", 0, 1),
         lambda: queue.claim_batch("spark", 1, 2, acked=-1),
+        lambda: queue.prepare_batch("spark", 1, 0),
         lambda: queue.read_batch("spark", -1),
         lambda: queue.ack_batch("spark", 1, 2**63),
         lambda: queue.release_batch("", 1, 1),

@@ -55,6 +55,19 @@ async def test_an_older_broker_is_asked_to_acknowledge_before_it_is_asked_for_th
         assert (await queue.stats()).counts == {"mail": {"done": 2, "running": 2, "queued": 1}}
 
 
+@virtual
+async def test_an_older_broker_prepares_no_batch_and_it_is_claimed_when_its_turn_comes() -> None:
+    realm = Realm()
+    async with realm.serving("host1"), realm.client() as queue:
+        await queue.push_many([JobSpec(kind="mail", payload=number) for number in range(4)])
+        await queue.open_consumer("spark")
+        await queue.claim_batch("spark", 1, 1, limit=2)
+        assert await queue.prepare_batch("spark", 1, 2, limit=2) == BatchState(2, 0)
+        assert (await queue.stats()).counts == {"mail": {"running": 2, "queued": 2}}
+        state = await queue.claim_batch("spark", 1, 2, limit=2, acked=1)
+        assert state == BatchState(2, 2, (), 2)
+
+
 @pytest.mark.parametrize("lands", [True, False])
 @virtual
 async def test_releases_of_unknown_outcome_are_retried_with_the_effect_of_one(lands: bool) -> None:
