@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from bucketq.errors import (
@@ -336,11 +337,9 @@ class RecordingQueue:
         self, consumer: str, epoch: int, batch: int, request: str | None = None
     ) -> BatchState:
         """Give up what is reserved for a batch, which is not one yet."""
-        answer: BatchState = await self._note(
-            "release_prepared",
-            {"consumer": consumer, "epoch": epoch, "batch": batch, "request": request},
-            lambda: self.queue.release_batch(consumer, epoch, batch, request=request),
-        )
+        detail = {"consumer": consumer, "epoch": epoch, "batch": batch, "request": request}
+        ask = partial(self.queue.release_batch, consumer, epoch, batch, request=request)
+        answer: BatchState = await self._note("release_prepared", detail, ask)
         return answer
 
     async def read_batch(self, consumer: str, batch: int, start: int, limit: int) -> JobBatch[str]:

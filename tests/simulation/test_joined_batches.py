@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bucketq.model import transitions
-from bucketq.model.effects import consumers
+from bucketq.model.effects.numbered import consumers
 from bucketq.model.numbered_batches import BatchState, ClaimBatch
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State

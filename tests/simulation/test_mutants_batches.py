@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from bucketq.model import transitions
-from bucketq.model.effects import consumers, pushes
-from bucketq.model.effects.batch_members import sort_jobs
+from bucketq.model.effects import pushes
+from bucketq.model.effects.numbered import consumers
+from bucketq.model.effects.numbered.batch_members import sort_jobs
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchState,

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bucketq.model import transitions
-from bucketq.model.effects import failed_batches
+from bucketq.model.effects.numbered import failed_batches
 from bucketq.model.numbered_batches import BatchState, SettleBatch
 from bucketq.model.state import State
 from simulator.actors import batch_actors

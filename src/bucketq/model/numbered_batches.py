@@ -335,6 +335,11 @@ AnyNumbered = (
 )
 
 
+AnyBatchClaim = ClaimBatch | PrepareBatch
+BATCH_CLAIMS = (ClaimBatch, PrepareBatch)
+BATCH_READS = (ReadBatch, ReadConsumers)
+
+
 class BatchState(Struct, frozen=True, gc=False):
     """What became of a batch."""
 

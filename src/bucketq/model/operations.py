@@ -18,13 +18,7 @@ from bucketq.model.base import NewJob, Operation
 from bucketq.model.history import HISTORY_CHANGES, PAST_READS, AnyHistory
 from bucketq.model.job_batches import AnyBatch, ReadBatches
 from bucketq.model.limits import AnyLimit, ReadLimits
-from bucketq.model.numbered_batches import (
-    AnyNumbered,
-    ClaimBatch,
-    PrepareBatch,
-    ReadBatch,
-    ReadConsumers,
-)
+from bucketq.model.numbered_batches import BATCH_CLAIMS, BATCH_READS, AnyBatchClaim, AnyNumbered
 from bucketq.model.outbox import AnyOutbox, Archived, ReadOutbox
 from bucketq.model.records import NOTHING, Encoding, JobRecord, Progress, Status
 from bucketq.model.reservations import RESERVATIONS, AnyReservation
@@ -345,8 +339,8 @@ AnyOperation = (
     | ReadAudit
 )
 
-AnyClaim = Claim | ClaimBatch | PrepareBatch
-CLAIMS = (Claim, ClaimBatch, PrepareBatch)
+AnyClaim = Claim | AnyBatchClaim
+CLAIMS = (Claim, *BATCH_CLAIMS)
 """Operations that hand out jobs."""
 
 WAITING = (Claim, Wait)
@@ -354,7 +348,7 @@ WAITING = (Claim, Wait)
 
 READS = (
     *(ReadOutbox, Get, List, ReadStats, ReadSnapshot),
-    *(ReadTokens, ReadBatch, ReadConsumers, ReadSchedules, ReadLimits, ReadBatches),
+    *(ReadTokens, *BATCH_READS, ReadSchedules, ReadLimits, ReadBatches),
     *(Wait, StageObject, ReadWorkers, ReadAudit),
 )
 """Operations that change nothing."""
@@ -366,7 +360,7 @@ REPEATABLE = (
     *READS,
     *HISTORY_READS,
     *TRANSFERS,
-    *(ClaimBatch, PrepareBatch, Heartbeat, Announce, Withdraw),
+    *(*BATCH_CLAIMS, Heartbeat, Announce, Withdraw),
     *(Expire, Persist, Lead, Retire, NoteTime, Tidy, Archived),
     *RESERVATIONS,
     Fire,

@@ -39,8 +39,6 @@ from bucketq.model.effects import (
     adoption,
     archiving,
     brokers,
-    consumers,
-    failed_batches,
     history_changes,
     leases,
     operators,
@@ -53,6 +51,7 @@ from bucketq.model.effects import (
 )
 from bucketq.model.effects.limits import limit_changes
 from bucketq.model.effects.links import batch_changes, job_ends
+from bucketq.model.effects.numbered import consumers, failed_batches
 from bucketq.model.operations import REPEATABLE, Request
 from bucketq.model.oversight import announcements, audit_notes
 from bucketq.model.requests import repeats

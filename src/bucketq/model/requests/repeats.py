@@ -22,14 +22,13 @@ from bucketq.model import operations as ops
 from bucketq.model.base import Operation
 from bucketq.model.effects import (
     access,
-    consumers,
-    failed_batches,
     leases,
     operators,
     pushes,
     schedule_changes,
 )
 from bucketq.model.effects.links import batch_changes
+from bucketq.model.effects.numbered import consumers, failed_batches
 from bucketq.model.operations import Request
 from bucketq.model.requests import request_digest
 from bucketq.model.requests.sessions import MISSING, Session

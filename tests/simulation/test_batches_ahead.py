@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from bucketq.model import transitions
-from bucketq.model.effects import consumers, leases, prepared_batches
-from bucketq.model.effects.prepared_batches import Reserved
+from bucketq.model.effects import leases
+from bucketq.model.effects.numbered import consumers, prepared_batches
+from bucketq.model.effects.numbered.prepared_batches import Reserved
 from bucketq.model.numbered_batches import BatchState, ClaimBatch, ConsumerRecord
 from bucketq.model.operations import Expire
 from bucketq.model.state import State

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.effects import leases
-from bucketq.model.effects.batch_members import give_back, is_free, sort_jobs
 from bucketq.model.effects.limits.limit_room import LimitRoom
+from bucketq.model.effects.numbered.batch_members import give_back, is_free, sort_jobs
 from bucketq.model.numbered_batches import BatchState, ClaimBatch, ConsumerRecord, SettleBatch
 from bucketq.model.operations import CompleteMany, Completion, Fail
 from bucketq.model.records import JobRecord

@@ -18,17 +18,18 @@ from msgspec.structs import replace
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
 from bucketq.model import check
-from bucketq.model.effects import leases, prepared_batches
-from bucketq.model.effects.batch_members import give_back, is_free, renew, sort_jobs
-from bucketq.model.effects.failed_batches import (
+from bucketq.model.effects import leases
+from bucketq.model.effects.limits.limit_room import LimitRoom
+from bucketq.model.effects.numbered import prepared_batches
+from bucketq.model.effects.numbered.batch_members import give_back, is_free, renew, sort_jobs
+from bucketq.model.effects.numbered.failed_batches import (
     count_replay,
     fail_alone,
     is_failed,
     take_alone,
     take_apart,
 )
-from bucketq.model.effects.limits.limit_room import LimitRoom
-from bucketq.model.effects.prepared_batches import Reserved
+from bucketq.model.effects.numbered.prepared_batches import Reserved
 from bucketq.model.numbered_batches import (
     AckBatch,
     BatchPage,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from bucketq.model.effects import leases
-from bucketq.model.effects.batch_members import give_back, renew, sort_jobs
+from bucketq.model.effects.numbered.batch_members import give_back, renew, sort_jobs
 from bucketq.model.numbered_batches import (
     BatchState,
     ClaimBatch,

@@ -1,0 +1,1 @@
+"""Numbered batches of consumers: claimed, prepared, settled and taken apart."""
