@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
@@ -254,7 +253,7 @@ def interrupted(spark: SparkSession, folder: Path) -> None:
     with ThreadPoolExecutor(1) as threads:
         ended = threads.submit(end)
         with pytest.raises(BatchFailed):
-            cluster.submit([msgspec.json.encode(record)], "shared", "a-tag")
+            cluster.submit([record], "shared", "a-tag")
         ended.result()
     mark.with_suffix(".go").touch()
 

@@ -18,9 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
 
 from bucketq.errors import InvalidRequestError
 from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation
@@ -29,7 +28,7 @@ from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runners.reply import ENDED, Reply, value_of
-from bucketq.worker.runners.runner import Begun, Runner
+from bucketq.worker.runners.runner import Begun, Handling, Runner
 from bucketq.worker.runners.threads import ThreadRunner
 
 if TYPE_CHECKING:
@@ -43,8 +42,11 @@ _LONG_S = 2.0
 about a second, ten times what a batch costs Spark."""
 _JOBS_MAX = 5000
 """Bounds what the driver holds, and how many jobs wait to be settled with the slowest of them."""
-_GROWTH_MAX = 8
-"""The largest factor by which a batch grows at once, so that a lucky measurement does little."""
+_GROWTH_MAX = 32
+"""The largest factor by which a batch grows at once. If handlers prove slower than that one
+measurement said, the next batch is as small as what they did of it."""
+_SHORTEST_S = 0.001
+"""Avoids a division by zero for handlers that take no measurable time."""
 _INTERRUPT_AGAIN_S = 1.0
 """The wait before a batch that has not ended is cancelled again."""
 _PING_S = 5.0
@@ -71,61 +73,119 @@ class BatchSize:
         self.is_fast = False
         """Whether batches are short enough that a third one should wait here for its turn."""
 
-    def note(self, jobs: int, took_s: float, busy_s: float | None = None) -> None:
-        """Adapt to the duration of a batch, and of the part of it in which handlers were busy."""
+    def note(
+        self, jobs: int, took_s: float, busy_s: float | None = None, ended: int | None = None
+    ) -> None:
+        """Adapt to the duration of a batch, and of the part of it in which handlers were busy.
+
+        ``ended`` is how many of its jobs have ended, if tasks did not start all of them.
+        """
         busy_s = took_s if busy_s is None else min(busy_s, took_s)
         self.is_fast = busy_s <= _LONG_S
         short_s = min(max(_SHORT_S, took_s - busy_s), _LONG_S / 2)
         if not self.is_fast:
-            self.jobs = max(self._least, self.jobs // 2)
+            done = ended if ended is not None and ended < jobs else self.jobs
+            self.jobs = max(self._least, min(self.jobs // 2, done))
         elif busy_s < short_s and jobs >= self.jobs:
-            # By a large factor if even that batch would be short, as each step costs a batch.
-            factor = _GROWTH_MAX if _GROWTH_MAX * busy_s < short_s else 2
-            self.jobs = min(self._most, factor * self.jobs)
+            # At once to what is not short any more, as each step costs a batch.
+            factor = min(_GROWTH_MAX, short_s / max(busy_s, _SHORTEST_S))
+            self.jobs = min(self._most, ceil(max(2, factor) * self.jobs))
 
 
-class PendingJob(asyncio.Future[Any]):
+class PendingJob(Handling):
     """A handler that was sent to Spark, or is to be: its result is what the handler returned.
 
-    The engine is given it in place of a task, because with short handlers a task for each job
-    would cost more than all else that is done for it here.
+    The engine is given it in place of a task or a future, because with short handlers these would
+    cost more than all else that is done for a job here.
     """
 
+    __slots__ = (
+        "_error",
+        "_on_cancel",
+        "_on_done",
+        "_result",
+        "_state",
+        "context",
+        "is_cancelled",
+        "is_suspect",
+    )
+
     def __init__(self, handler: Handler, context: Context, on_cancel: OnCancel) -> None:
-        super().__init__()
-        self.body = msgspec.json.encode(context.job.record)
         self.context = context
         self.is_cancelled = False
         """Whether the engine does not want its outcome any more."""
         self._on_cancel = on_cancel
-        errors = context.job.errors
+        self._on_done: OnDone | None = None
+        self._state: Literal["pending", "done", "released"] = "pending"
+        self._result: Any = None
+        self._error: BaseException | None = None
+        errors = context.job.record.errors
         has_died = bool(errors) and ENDED in errors[-1].error
         self.is_suspect = has_died and handler.place != "process"
         """Whether it seems to have ended its process before; then it is run isolated."""
 
-    def cancel(self, msg: object = None) -> bool:
+    def add_done_callback(self, function: OnDone, /) -> None:
+        """Call a function when it is over: one, and before that is so."""
+        self._on_done = function
+
+    def cancel(self) -> bool:
         """Ask the handler to stop; it is over when its batch is."""
-        del msg
         if self.done():
             return False
         self._on_cancel(self)
         return True
 
+    def done(self) -> bool:
+        """Whether it is over."""
+        return self._state != "pending"
+
+    def cancelled(self) -> bool:
+        """Whether it was released without an outcome."""
+        return self._state == "released"
+
+    def exception(self) -> BaseException | None:
+        """What the handler raised."""
+        return self._error
+
+    def result(self) -> Any:
+        """What the handler returned."""
+        return self._result
+
     def release(self) -> None:
         """End it without an outcome."""
-        super().cancel()
+        if self._state == "pending":
+            self._state = "released"
+            # Not at once: the engine may be about to do something else with this job.
+            asyncio.get_running_loop().call_soon(self._tell)
 
     def end(self, reply: Reply) -> None:
         """Take the outcome from the executor."""
-        if self.done():
+        if self._state != "pending":
             return
         try:
-            self.context.take_follow_ups(reply.follow_ups)
-            self.set_result(value_of(reply))
+            if reply.follow_ups:
+                self.context.take_follow_ups(reply.follow_ups)
+            self._result = value_of(reply)
         except Exception as error:  # noqa: BLE001 - it is what the handler raised
-            self.set_exception(error)
+            self._error = error
+        self._state = "done"
+        self._tell()
+
+    def fail(self, error: BaseException) -> None:
+        """End it with an error, unless it is over."""
+        if self._state == "pending":
+            self._error = error
+            self._state = "done"
+            self._tell()
+
+    def _tell(self) -> None:
+        # It may refer to what refers to this, which only the garbage collector would find.
+        on_done, self._on_done = self._on_done, None
+        if on_done is not None:
+            on_done(self)
 
 
+OnDone = Callable[[PendingJob], object]
 OnCancel = Callable[[PendingJob], None]
 
 
@@ -138,6 +198,13 @@ class _Batch:
     number: int = 0
     tag: str = ""
     is_interrupted: bool = False
+    _contexts: dict[str, Context] | None = None
+
+    def context_of(self, job_id: str) -> Context | None:
+        """The context of one of its jobs. Few handlers report, so it is not kept by id before."""
+        if self._contexts is None:
+            self._contexts = {job.context.job.id: job.context for job in self.jobs}
+        return self._contexts.get(job_id)
 
 
 class SparkRunner(Runner):
@@ -163,6 +230,8 @@ class SparkRunner(Runner):
         self._name = name
         self._batches = batches
         self._reports = reports
+        if reports is not None:
+            reports.context_of = self._context_of
         self._threads = ThreadRunner()
         self._waiting: deque[PendingJob] = deque()
         self._again: deque[_Batch] = deque()
@@ -171,6 +240,8 @@ class SparkRunner(Runner):
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._count = 0
         self._is_due = False
+        self._is_closed = False
+        self._on_cancel = self._cancel
         self.on_size: Callable[[int], None] = lambda _: None
         """Called with how many jobs may be held, if that changes."""
         self.on_gone: Callable[[], None] = lambda: None
@@ -192,24 +263,35 @@ class SparkRunner(Runner):
     def start(self, handler: Handler, context: Context, begun: Begun) -> PendingJob:
         """Send a job to the cluster, where its timeout is measured too."""
         del begun
-        job = PendingJob(handler, context, self._cancel)
+        job = PendingJob(handler, context, self._on_cancel)
         self._waiting.append(job)
         self._send_soon()
-        if self._reports is not None:
-            self._reports.add(context)
-            job.add_done_callback(self._end_reports)
         return job
 
     async def run(self, handler: Handler, context: Context, begun: Begun) -> Any:
         """Run a handler on the cluster."""
-        return await self.start(handler, context, begun)
+        job = self.start(handler, context, begun)
+        over = asyncio.Event()
+        job.add_done_callback(lambda _: over.set())
+        while not job.done():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                job.cancel()
+        if job.cancelled():
+            raise asyncio.CancelledError
+        if (error := job.exception()) is not None:
+            raise error
+        return job.result()
 
-    def _end_reports(self, job: PendingJob) -> None:
-        if self._reports is not None:
-            self._reports.remove(job.context)
+    def _context_of(self, job_id: str) -> Context | None:
+        """The context of a job that is running."""
+        found = (batch.context_of(job_id) for batch in self._running.values())
+        return next((context for context in found if context is not None), None)
 
     async def close(self) -> None:
         """Cancel what is running, and release all jobs."""
+        self._is_closed = True
         if self._reports is not None:
             self._reports.close()
         self._watching.cancel()
@@ -244,8 +326,7 @@ class SparkRunner(Runner):
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("batch %s failed", batch.tag, exc_info=error)
             for job in batch.jobs:
-                if not job.done():
-                    job.set_exception(error)
+                job.fail(error)
         self._send_soon()
 
     def _next(self) -> _Batch | None:
@@ -268,8 +349,8 @@ class SparkRunner(Runner):
         """Run one batch, and set the outcome of each of its jobs."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        bodies = [job.body for job in batch.jobs]
-        submit = partial(self._cluster.submit, bodies, batch.isolation, batch.tag)
+        records = [job.context.job.record for job in batch.jobs]
+        submit = partial(self._cluster.submit, records, batch.isolation, batch.tag)
         try:
             outcomes: list[HandlerOutcome] = await self._threads.call(submit)
         except Exception as error:  # noqa: BLE001 - Spark has many, and each ends a batch
@@ -278,7 +359,8 @@ class SparkRunner(Runner):
         before = self.slots
         if batch.isolation == "shared":
             busy_s = max(outcome.ended_s for outcome in outcomes)
-            self._size.note(len(bodies), loop.time() - began_s, busy_s)
+            ended = sum(outcome.reply is not None for outcome in outcomes)
+            self._size.note(len(records), loop.time() - began_s, busy_s, ended)
         not_started: list[PendingJob] = []
         for job, outcome in zip(batch.jobs, outcomes, strict=True):
             if outcome.reply is not None:
@@ -305,9 +387,9 @@ class SparkRunner(Runner):
             middle = len(jobs) // 2
             self._again.append(_Batch(jobs[:middle], "isolated"))
             self._again.append(_Batch(jobs[middle:], "isolated"))
-        elif not jobs[0].done():
+        else:
             text = f"{ENDED} was ended together with its Spark executor: {error}"
-            jobs[0].set_exception(HandlerFailed(text))
+            jobs[0].fail(HandlerFailed(text))
 
     async def _find_trouble(self, error: Exception) -> Exception | None:
         """Return why no batch can be run, or None if that is possible."""
@@ -321,7 +403,8 @@ class SparkRunner(Runner):
 
     async def _watch(self) -> None:
         """Notice that Spark is gone, even if there are no jobs to run."""
-        while self.trouble is None:
+        # A call in a thread is not cancelled, so this has to be seen after it.
+        while self.trouble is None and not self._is_closed:
             await asyncio.sleep(_PING_S)
             try:
                 await self._threads.call(self._cluster.ping)

@@ -1,20 +1,23 @@
 """Runs on the executors: the jobs of one partition of a batch, several at once.
 
 One Spark task runs the jobs on an event loop of its own, with the runners that a worker has: async
-handlers on the loop, plain ones in threads, others in processes. Plain ones that run one at a time
-are simply called. The outcome of each job goes back as a ``Reply``; an exception of a handler never
-fails the task. Executors read nothing of the queue
-but the large payloads of these jobs. Progress is reported to the driver while the task runs.
+handlers on the loop, plain ones in threads, others in processes. Most are short, and need nothing
+but to be called: then an asyncio task, or a thread if all are plain, takes one job after the other,
+and there are as many as handlers may run at once. The outcome of
+each job goes back as a ``Reply``; an exception of a handler never fails the task. Executors read
+nothing of the queue but the large payloads of these jobs. Progress is reported to the driver while
+the task runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import select
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
+from itertools import chain, islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -26,6 +29,7 @@ from bucketq.model.records import JobRecord
 from bucketq.model.side_objects import is_side
 from bucketq.queue.job import Job
 from bucketq.spark.handlers.handler_payloads import FetchedJob, HandlerPayloads
+from bucketq.spark.handlers.job_child import run_in_child
 from bucketq.spark.handlers.pickled_handlers import (
     HandlersNotLoaded,
     PickledHandlers,
@@ -36,8 +40,8 @@ from bucketq.spark.queue_access import QueueAccess
 from bucketq.worker.context import Context
 from bucketq.worker.handler_queue import HandlerQueue
 from bucketq.worker.handlers import Handler, Place
-from bucketq.worker.runners.reply import Reply, how_it_ended, reply_done, reply_failed
-from bucketq.worker.runners.runner import Runner, Runners, TaskRunner, call_plain
+from bucketq.worker.runners.reply import Reply, reply_done, reply_failed
+from bucketq.worker.runners.runner import Runner, Runners, TaskRunner, call, call_plain
 from bucketq.worker.runners.threads import ThreadRunner
 
 if TYPE_CHECKING:
@@ -47,20 +51,16 @@ _NO_QUEUE = (
     "executors of Spark do not reach the queue: push follow-up jobs with context.push, or run the "
     "handler by a worker"
 )
+_TURN_S = 0.001
+"""How long handlers that wait for nothing may keep others from going on."""
 _STOP_S = 1.0
 """How long a handler that was cancelled after its timeout may take to clean up."""
-_CHUNK_BYTES = 1 << 16
-"""The size of a pipe's buffer on Linux."""
-_POLL_S = 0.2
-"""How often the child is checked if its pipe stays open, as a process that it started keeps it."""
 
 Isolation = Literal["shared", "isolated"]
 """Isolated: each job runs in a process of its own, to find the one that ends its process."""
 
 _CANCELLED_ITSELF = Reply("failed", text="the handler cancelled itself")
-_decode = msgspec.json.Decoder(JobRecord).decode
-NO_JOB = b""
-"""Sent instead of a job to check that an executor can load the handlers."""
+_decode = msgspec.json.Decoder(list[JobRecord | None]).decode
 
 
 class HandlerOutcome(Struct, frozen=True, omit_defaults=True):
@@ -91,82 +91,118 @@ class TaskSettings(Struct, frozen=True):
 def run_partition(
     settings: TaskSettings, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Run the jobs of a partition; Spark calls this with rows of ``n`` and ``body``."""
+    """Run the jobs of a partition; Spark calls this with rows of ``n`` and ``body``.
+
+    A row has several jobs, as the JSON of a list of records. It comes back with a list of their
+    outcomes, under the same number.
+    """
     import pyarrow as pa  # noqa: PLC0415 - it is an extra
 
     numbers: list[int] = []
-    bodies: list[bytes] = []
+    rows: list[list[JobRecord | None]] = []
     for batch in batches:
         numbers += batch.column(0).to_pylist()
-        bodies += batch.column(1).to_pylist()
-    outcomes = run_jobs(settings, bodies)
+        rows += map(_decode, batch.column(1).to_pylist())
+    outcomes = iter(run_jobs(settings, [*chain.from_iterable(rows)]))
+    bodies = [msgspec.json.encode([*islice(outcomes, len(row))]) for row in rows]
     yield pa.RecordBatch.from_arrays(
-        [
-            pa.array(numbers, pa.int32()),
-            pa.array([msgspec.json.encode(outcome) for outcome in outcomes], pa.binary()),
-        ],
-        names=["n", "body"],
+        [pa.array(numbers, pa.int32()), pa.array(bodies, pa.binary())], names=["n", "body"]
     )
 
 
-def run_jobs(settings: TaskSettings, bodies: Sequence[bytes]) -> list[HandlerOutcome]:
-    """Run jobs, given as the JSON of their records; return their outcomes in order."""
+def run_jobs(settings: TaskSettings, jobs: Sequence[JobRecord | None]) -> list[HandlerOutcome]:
+    """Run jobs, and return their outcomes in order.
+
+    None is sent instead of a job to check that an executor can load the handlers.
+    """
     try:
         handlers = load_handlers(settings.handlers)
     except HandlersNotLoaded as error:
-        return [HandlerOutcome(load_error=str(error)) for _ in bodies]
-    if not any(bodies):
-        return [HandlerOutcome() for _ in bodies]
-    records = [*map(_decode, bodies)]
+        return [HandlerOutcome(load_error=str(error)) for _ in jobs]
+    records = [job for job in jobs if job is not None]
+    if not records:
+        return [HandlerOutcome() for _ in jobs]
     if settings.isolation == "isolated":
         return [
             HandlerOutcome(_run_isolated(settings, handlers[record.kind], record))
             for record in records
         ]
-    if settings.concurrency == 1 and all(_is_simple(handlers[job.kind], job) for job in records):
-        return _run_in_turn(settings, handlers, records)
+    if all(
+        handlers[job.kind].place == "thread" and _is_call(handlers[job.kind], job)
+        for job in records
+    ):
+        return _run_plain(settings, handlers, records)
     return asyncio.run(_run_together(settings, handlers, records))
 
 
-def _is_simple(handler: Handler, record: JobRecord) -> bool:
-    """Whether a job needs neither a loop nor a thread: none to stop it, none to fetch for it."""
-    if handler.place != "thread" or handler.timeout_s is not None:
+async def _run_together(
+    settings: TaskSettings, handlers: dict[str, Handler], records: Sequence[JobRecord]
+) -> list[HandlerOutcome]:
+    return await _RunTogether(settings, handlers, records).run()
+
+
+def _is_call(handler: Handler, record: JobRecord) -> bool:
+    """Whether running a job is only a call: nothing stops it, and nothing is fetched for it."""
+    if handler.timeout_s is not None:
         return False
     return record.payload_encoding is None or not is_side(record.payload_encoding)
 
 
-def _run_in_turn(
+def _run_plain(
     settings: TaskSettings, handlers: dict[str, Handler], records: Sequence[JobRecord]
 ) -> list[HandlerOutcome]:
-    """Call plain handlers one after the other, in this thread, which runs no loop."""
+    """Call plain handlers, in threads without a loop, or in this one if they run one at a time."""
     outcomes = [HandlerOutcome()] * len(records)
     reports, access = _reports(settings), _access()
-    clock, streams = asyncio.new_event_loop(), list[LoopThread]()
+    clock, streams = asyncio.new_event_loop(), _StreamLoop()
     began_s = clock.time()
+    numbered = enumerate(records)
 
-    def loop_of() -> asyncio.AbstractEventLoop:
-        """Return the loop on which payloads are streamed, which few handlers ask for."""
-        if not streams:
-            streams.append(LoopThread())
-        return streams[0].loop
-
-    try:
-        for number, record in enumerate(records):
-            if number and clock.time() - began_s >= settings.budget_s:
-                break
-            context = _context(FetchedJob(record).job(loop_of), access, reports)
-            # Like a thread's, what a handler sets in its context does not reach the next one.
+    def work() -> None:
+        """Call one handler after the other, always of the next job that is not taken."""
+        for number, record in numbered:
+            if number >= settings.concurrency and clock.time() - began_s >= settings.budget_s:
+                return
+            context = _context(FetchedJob(record).job(streams.get), access, reports)
+            # What a handler sets in its context does not reach the next one.
             reply = copy_context().run(_call_plain, handlers[record.kind], context)
             if reports is not None:
                 reports.end(context)
             outcomes[number] = HandlerOutcome(reply, ended_s=clock.time() - began_s)
+
+    try:
+        if settings.concurrency == 1:
+            work()
+        else:
+            with ThreadPoolExecutor(settings.concurrency, "bucketq handler") as threads:
+                for each in [threads.submit(work) for _ in records[: settings.concurrency]]:
+                    each.result()
     finally:
         clock.close()
-        for each in streams:
-            each.stop()
+        streams.stop()
         if reports is not None:
             reports.close()
     return outcomes
+
+
+class _StreamLoop:
+    """The loop on which plain handlers stream payloads, which few ask for."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._thread: LoopThread | None = None
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, which runs in a thread from the first call on."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = LoopThread()
+            return self._thread.loop
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self._thread is not None:
+            self._thread.stop()
 
 
 def _call_plain(handler: Handler, context: Context) -> Reply:
@@ -207,41 +243,77 @@ def _run_alone(settings: TaskSettings, handler: Handler, fetched: FetchedJob) ->
     return asyncio.run(main())
 
 
-async def _run_together(
-    settings: TaskSettings, handlers: dict[str, Handler], records: Sequence[JobRecord]
-) -> list[HandlerOutcome]:
-    loop = asyncio.get_running_loop()
-    began_s = loop.time()
-    wanted = {record.kind: handlers[record.kind] for record in records}
-    runner, reports = _runner(wanted), _reports(settings)
-    outcomes = [HandlerOutcome()] * len(records)
-    numbered = enumerate(records)
-    payloads, access = HandlerPayloads(settings.access), _access()
+class _RunTogether:
+    """Runs jobs on a loop, several at once."""
 
-    async def work() -> None:
-        """Run jobs one after the other, always the next that is not taken."""
-        for number, record in numbered:
+    def __init__(
+        self, settings: TaskSettings, handlers: dict[str, Handler], records: Sequence[JobRecord]
+    ) -> None:
+        self._settings = settings
+        self._handlers = {record.kind: handlers[record.kind] for record in records}
+        self._outcomes = [HandlerOutcome()] * len(records)
+        self._numbered = enumerate(records)
+        self._loop = asyncio.get_running_loop()
+        self._began_s = self._loop.time()
+        self._runner, self._reports = _runner(self._handlers), _reports(settings)
+        self._payloads, self._access = HandlerPayloads(settings.access), _access()
+
+    async def run(self) -> list[HandlerOutcome]:
+        """Run the jobs, and return their outcomes in order."""
+        at_once = min(self._settings.concurrency, len(self._outcomes))
+        try:
+            async with self._payloads:
+                await asyncio.gather(*(self._work() for _ in range(at_once)))
+        finally:
+            await self._runner.close()
+            if self._reports is not None:
+                self._reports.close()
+        return self._outcomes
+
+    async def _work(self) -> None:
+        """Run jobs one after the other in a task, and in a new one after a handler changed it."""
+        is_over = False
+        while not is_over:
+            working = self._loop.create_task(self._work_in_task())
+            await asyncio.wait([working])
+            is_over = not working.cancelled() and working.result()
+
+    async def _work_in_task(self) -> bool:
+        """Run jobs, always the next that is not taken; return whether none is left.
+
+        Returns earlier, and False, if a handler has cancelled this task or changed its context.
+        """
+        unchanged = copy_context()
+        turn_s = now_s = self._loop.time() - self._began_s
+        for number, record in self._numbered:
             # The first ones are started in any case, or a batch might never make progress.
-            if number >= settings.concurrency and loop.time() - began_s >= settings.budget_s:
-                return
-            fetched = await payloads.fetch(record)
-            context = _context(fetched.job(), access, reports)
-            try:
-                reply = await _run_one(runner, wanted[record.kind], context)
-            finally:
-                fetched.close()
-                if reports is not None:
-                    reports.end(context)
-            outcomes[number] = HandlerOutcome(reply, ended_s=loop.time() - began_s)
+            if number >= self._settings.concurrency and now_s >= self._settings.budget_s:
+                break
+            reply = await self._reply_of(record)
+            now_s = self._loop.time() - self._began_s
+            self._outcomes[number] = HandlerOutcome(reply, ended_s=now_s)
+            if _is_cancelled() or copy_context() != unchanged:
+                return False
+            if now_s - turn_s >= _TURN_S:
+                await asyncio.sleep(0)
+                turn_s = now_s = self._loop.time() - self._began_s
+        return True
 
-    try:
-        async with payloads:
-            await asyncio.gather(*(work() for _ in records[: settings.concurrency]))
-    finally:
-        await runner.close()
-        if reports is not None:
-            reports.close()
-    return outcomes
+    async def _reply_of(self, record: JobRecord) -> Reply:
+        handler, reports = self._handlers[record.kind], self._reports
+        is_call = _is_call(handler, record)
+        fetched = FetchedJob(record) if is_call else await self._payloads.fetch(record)
+        context = _context(fetched.job(), self._access, reports)
+        try:
+            if is_call and handler.place == "loop":
+                return await _reply_of(call(handler, context), context)
+            return await _run_one(self._runner, handler, context)
+        except asyncio.CancelledError:
+            return _CANCELLED_ITSELF
+        finally:
+            fetched.close()
+            if reports is not None:
+                reports.end(context)
 
 
 def _access() -> HandlerQueue:
@@ -326,57 +398,3 @@ def _runner(handlers: dict[str, Handler]) -> Runners:
 
         runners["process"] = ProcessRunner(handlers)
     return Runners(runners)
-
-
-def run_in_child(run: Callable[[], Reply]) -> Reply:
-    """Run a job in a child of this process; if the child dies, the job has failed.
-
-    The child is forked: it has handlers that were pickled with their code, and starts fast.
-    """
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        _run_child(run, writer)
-    os.close(writer)
-    try:
-        reply, exitcode = _read_reply(child, reader)
-    finally:
-        os.close(reader)
-    if exitcode != 0 or not reply:
-        return Reply("failed", text=how_it_ended(exitcode))
-    return msgspec.json.decode(reply, type=Reply)
-
-
-def _read_reply(child: int, reader: int) -> tuple[bytearray, int]:
-    """Read the reply of a child until it ends; processes that it started may keep its pipe open."""
-    os.set_blocking(reader, False)
-    reply = bytearray()
-    status: int | None = None
-    is_open = True
-    while status is None:
-        if is_open:
-            select.select([reader], [], [], _POLL_S)
-        # Before reading, so that everything it wrote can be read afterwards.
-        ended, found = os.waitpid(child, os.WNOHANG if is_open else 0)
-        status = found if ended else None
-        try:
-            while is_open:
-                chunk = os.read(reader, _CHUNK_BYTES)
-                reply += chunk
-                is_open = bool(chunk)
-        except BlockingIOError:
-            continue
-    return reply, os.waitstatus_to_exitcode(status)
-
-
-def _run_child(run: Callable[[], Reply], writer: int) -> None:
-    """Run in the child. It never returns, because the frames above belong to the parent."""
-    exitcode = 1
-    try:
-        reply = memoryview(msgspec.json.encode(run()))
-        while reply:
-            reply = reply[os.write(writer, reply) :]
-        exitcode = 0
-    finally:
-        os._exit(exitcode)

@@ -13,6 +13,7 @@ import hmac
 import logging
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 
@@ -108,21 +109,13 @@ class ReportReceiver(asyncio.DatagramProtocol):
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._contexts: dict[str, Context] = {}
+        self.context_of: Callable[[str], Context | None] = lambda _: None
+        """Finds the attempt that is held, if any, by the id of its job."""
         self._transport: asyncio.BaseTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, to close it."""
         self._transport = transport
-
-    def add(self, context: Context) -> None:
-        """Take reports of an attempt from now on."""
-        self._contexts[context.job.id] = context
-
-    def remove(self, context: Context) -> None:
-        """Take no more reports of it."""
-        if self._contexts.get(context.job.id) is context:
-            del self._contexts[context.job.id]
 
     def datagram_received(self, data: bytes, addr: object) -> None:
         """Take a report, if it is of a task of this driver and of an attempt that is held."""
@@ -132,7 +125,7 @@ class ReportReceiver(asyncio.DatagramProtocol):
             return
         with suppress(msgspec.MsgspecError, InvalidRequestError):
             report = _decode(body)
-            context = self._contexts.get(report.job)
+            context = self.context_of(report.job)
             if context is not None and context.attempt == report.attempt:
                 context.note(report.progress)
 

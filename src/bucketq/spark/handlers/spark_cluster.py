@@ -7,7 +7,8 @@ several threads at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,9 +16,9 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.model.records import JobRecord
 from bucketq.spark.handlers.batch_runner import BatchFailed
 from bucketq.spark.handlers.executor_task import (
-    NO_JOB,
     HandlerOutcome,
     Isolation,
     TaskSettings,
@@ -36,7 +37,13 @@ _PARTITIONS_MAX = 4096
 """More cores than a cluster for handlers is expected to have."""
 _REASON_LENGTH_MAX = 300
 """An error is stored with each job that it concerns, so it is kept short."""
-_decode = msgspec.json.Decoder(list[HandlerOutcome]).decode
+_ROW_JOBS_MAX = 32
+"""How many jobs go in one row at most. Each row costs Spark as much as a short handler."""
+_ROWS_PER_TASK = 8
+"""How many rows a task gets at least, if there are jobs for it: Spark deals out rows, evenly, also
+to executors that have joined since the number of tasks was read."""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[list[HandlerOutcome]]).decode
 
 
 class SparkCluster:
@@ -47,7 +54,7 @@ class SparkCluster:
         self._settings = settings
         self._context: Any = None if is_connect_session(spark) else self._spark.sparkContext
 
-    @property
+    @cached_property
     def parallelism(self) -> int:
         """How many partitions a batch has, which is how many tasks run at once."""
         if self._context is not None:
@@ -63,7 +70,7 @@ class SparkCluster:
         return str(self._spark.conf.get("spark.speculation", "false")).lower() == "true"
 
     def submit(
-        self, bodies: Sequence[bytes], isolation: Isolation, tag: str
+        self, jobs: Sequence[JobRecord], isolation: Isolation, tag: str
     ) -> list[HandlerOutcome]:
         """Run jobs, and return their outcomes in the same order.
 
@@ -77,7 +84,7 @@ class SparkCluster:
         )
         add(tag)
         try:
-            outcomes = self._run(bodies, isolation)
+            outcomes = self._run(jobs, isolation)
         except Exception as error:
             raise BatchFailed(_reason(error)) from error
         finally:
@@ -112,20 +119,28 @@ class SparkCluster:
         Raises ``InvalidRequestError`` if the executors cannot load the handlers.
         """
         try:
-            outcomes = self._run([NO_JOB], "shared")
+            outcomes = self._run([None], "shared")
         except Exception as error:
             if problem := describe_python_error(str(error)):
                 raise InvalidRequestError(problem) from error
             raise _unavailable(error) from error
         _check_loaded(outcomes)
 
-    def _run(self, bodies: Sequence[bytes], isolation: Isolation) -> list[HandlerOutcome]:
-        table = pa.table({"n": range(len(bodies)), "body": list(bodies)}, schema=_SCHEMA)
+    def _run(self, jobs: Sequence[JobRecord | None], isolation: Isolation) -> list[HandlerOutcome]:
+        rows = self._rows(jobs)
+        table = pa.table({"n": range(len(rows)), "body": rows}, schema=_SCHEMA)
         run = partial(run_partition, replace(self._settings, isolation=isolation))
-        rows = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).toArrow()
-        outcomes = _decode(b"[%b]" % b",".join(rows.column("body").to_pylist()))
-        found = dict(zip(rows.column("n").to_pylist(), outcomes, strict=True))
-        return [found[number] for number in range(len(bodies))]
+        found = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).toArrow()
+        outcomes = _decode(b"[%b]" % b",".join(found.column("body").to_pylist()))
+        numbered = dict(zip(found.column("n").to_pylist(), outcomes, strict=True))
+        return [*chain.from_iterable(numbered[number] for number in range(len(rows)))]
+
+    def _rows(self, jobs: Sequence[JobRecord | None]) -> list[bytes]:
+        """Encode jobs, several in one row, unless that would leave tasks without work."""
+        size = 1
+        if len(jobs) > _ROWS_PER_TASK:
+            size = min(_ROW_JOBS_MAX, len(jobs) // (self.parallelism * _ROWS_PER_TASK)) or 1
+        return [_encode(jobs[first : first + size]) for first in range(0, len(jobs), size)]
 
 
 def _check_loaded(outcomes: Sequence[HandlerOutcome]) -> None:

@@ -47,9 +47,10 @@ _BUDGET_S = 2.0
 """How long a task starts jobs. It returns the rest, so that those that are done are settled."""
 _BATCH_JOBS_MAX = 100_000
 """Far more than a driver should hold at once."""
-_GC_DEFAULT, _GC_THRESHOLDS = (700, 10, 10), (100_000, 20, 50)
-"""Python's thresholds and those of a broker. A driver holds thousands of jobs, and none is garbage:
-with the first ones, a fifth of its time is spent on looking at them."""
+_GC_DEFAULT, _GC_THRESHOLDS = (700, 10, 10), (300_000, 20, 50)
+"""Python's thresholds and those of a driver. It holds thousands of jobs, and none is garbage: with
+the first ones, a fifth of its time is spent on looking at them. The second are above the number of
+objects that it makes for the jobs of three batches."""
 
 
 def run(

@@ -46,10 +46,9 @@ class FakeCluster(SparkCluster):
         self.refusal: Exception | None = None
 
     def submit(
-        self, bodies: Sequence[bytes], isolation: Isolation, tag: str
+        self, jobs: Sequence[JobRecord], isolation: Isolation, tag: str
     ) -> list[HandlerOutcome]:
-        records = [msgspec.json.decode(body, type=JobRecord) for body in bodies]
-        payloads = [msgspec.json.decode(record.payload) for record in records]
+        payloads = [msgspec.json.decode(job.payload) for job in jobs]
         self.batches.append((isolation, payloads))
         assert self.gate.wait(PATIENCE_S)
         if self.refusal is not None:
@@ -271,22 +270,22 @@ async def test_closing_releases_running_and_waiting_jobs() -> None:
 
 async def test_the_engine_is_notified_when_more_jobs_may_be_held() -> None:
     stage = Stage(2)
-    stage.runner._size = BatchSize(2, 20)
+    stage.runner._size = BatchSize(2, 100)
     sizes: list[int] = []
     stage.runner.on_size = sizes.append
     await stage.all(range(2))
-    await stage.all(range(16))
-    await stage.all(range(20))
-    assert sizes == [48, 60]  # Two batches under way, and one that waits.
+    await stage.all(range(64))
+    await stage.all(range(100))
+    assert sizes == [192, 300]  # Two batches under way, and one that waits.
     await stage.runner.close()
 
 
 def test_batches_grow_while_they_are_short_and_shrink_when_they_are_long() -> None:
     size = BatchSize(20, 200)
     size.note(20, 0.1)
-    assert size.jobs == 40
-    size.note(39, 0.1)  # It was not full, and says nothing.
-    assert size.jobs == 40
+    assert size.jobs == 100
+    size.note(99, 0.1)  # It was not full, and says nothing.
+    assert size.jobs == 100
     for _ in range(5):
         size.note(size.jobs, 0.1)
     assert size.jobs == 200
@@ -300,6 +299,23 @@ def test_batches_grow_while_they_are_short_and_shrink_when_they_are_long() -> No
     assert BatchSize(20, 5).jobs == 20
 
 
+async def test_it_can_be_closed_while_it_pings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_runner, "_PING_S", 0.01)
+    stage, pinged, answer = Stage(1), threading.Event(), threading.Event()
+
+    def ping() -> None:
+        pinged.set()
+        assert answer.wait(PATIENCE_S)
+
+    stage.cluster.ping = ping  # type: ignore[method-assign]
+    await until(pinged.is_set)
+    closing = asyncio.create_task(stage.runner.close())
+    await asyncio.sleep(0.02)
+    answer.set()
+    async with asyncio.timeout(PATIENCE_S):
+        await closing
+
+
 def test_overhead_of_spark_makes_batches_larger() -> None:
     size = BatchSize(20)
     size.note(20, took_s=3.0, busy_s=0.7)
@@ -309,7 +325,15 @@ def test_overhead_of_spark_makes_batches_larger() -> None:
     size.note(40, took_s=9.0, busy_s=2.1)
     assert size.jobs == 20
     size.note(20, took_s=0.3, busy_s=0.01)
-    assert size.jobs == 160
+    assert size.jobs == 640
+
+
+def test_the_next_batch_is_as_small_as_what_was_done_of_one_that_took_too_long() -> None:
+    size = BatchSize(20)
+    size.note(20, took_s=0.3, busy_s=0.0)
+    assert size.jobs == 640
+    size.note(640, took_s=2.5, busy_s=2.3, ended=50)
+    assert size.jobs == 50
 
 
 async def test_a_batch_waits_for_its_turn_only_if_handlers_are_fast() -> None:

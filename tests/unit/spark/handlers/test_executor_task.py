@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 import bucketq
+from bucketq.model.records import JobRecord
 from bucketq.spark.handlers.executor_task import (
     HandlerOutcome,
     TaskSettings,
@@ -40,8 +42,8 @@ def settings(*handlers: Handler, concurrency: int = 10, **fields: Any) -> TaskSe
     return TaskSettings(pickled, concurrency, **fields)
 
 
-def body(kind: str, payload: Any = None) -> bytes:
-    return msgspec.json.encode(claimed_job(payload, kind=kind).record)
+def record(kind: str, payload: Any = None) -> JobRecord:
+    return claimed_job(payload, kind=kind).record
 
 
 def replies(outcomes: list[HandlerOutcome]) -> list[Reply]:
@@ -50,7 +52,7 @@ def replies(outcomes: list[HandlerOutcome]) -> list[Reply]:
 
 def run_one(function: Callable[..., Any], payload: Any = None, **options: Any) -> Any:
     task = settings(bind("x", function, **options))
-    [reply] = replies(run_jobs(task, [body("x", payload)]))
+    [reply] = replies(run_jobs(task, [record("x", payload)]))
     return value_of(reply)
 
 
@@ -86,7 +88,7 @@ def push_next(number: int, context: Context) -> str:
 def test_jobs_that_handlers_push_come_with_their_outcomes(isolation: Any) -> None:
     task = settings(bind("first", push_next), bind("fail", fail), isolation=isolation)
     first, failed, second = replies(
-        run_jobs(task, [body("first", 1), body("fail", 2), body("first", 5)])
+        run_jobs(task, [record("first", 1), record("fail", 2), record("first", 5)])
     )
     assert [bytes(job.payload) for job in (*first.follow_ups, *second.follow_ups)] == [b"2", b"6"]
     assert value_of(first) == first.follow_ups[0].id
@@ -97,7 +99,7 @@ def test_jobs_that_handlers_push_come_with_their_outcomes(isolation: Any) -> Non
 def test_outcomes_are_in_the_order_of_the_jobs(isolation: Any) -> None:
     task = settings(bind("double", double_soon), bind("fail", fail), isolation=isolation)
     kinds = ["double", "fail", "double", "fail", "double"]
-    outcomes = run_jobs(task, [body(kind, n) for n, kind in enumerate(kinds)])
+    outcomes = run_jobs(task, [record(kind, n) for n, kind in enumerate(kinds)])
     first, second, third, fourth, fifth = replies(outcomes)
     assert [value_of(each) for each in (first, third, fifth)] == [0, 4, 8]
     for reply, number in ((second, 1), (fourth, 3)):
@@ -170,7 +172,7 @@ def test_concurrency_limits_how_many_handlers_run_at_once() -> None:
         return most
 
     task = settings(bind("x", enter), concurrency=3)
-    found = [value_of(reply) for reply in replies(run_jobs(task, [body("x")] * 12))]
+    found = [value_of(reply) for reply in replies(run_jobs(task, [record("x")] * 12))]
     assert len(found) == 12
     assert max(found) == 3
 
@@ -180,7 +182,7 @@ def test_a_task_over_its_budget_starts_no_more_jobs() -> None:
         await asyncio.sleep(0.01)
 
     task = settings(bind("x", wait), concurrency=2, budget_s=0.0)
-    outcomes = run_jobs(task, [body("x")] * 5)
+    outcomes = run_jobs(task, [record("x")] * 5)
     assert [outcome.reply is not None for outcome in outcomes] == [True, True, False, False, False]
 
 
@@ -214,12 +216,58 @@ def test_plain_handlers_that_run_one_at_a_time_are_called_in_the_thread_of_the_t
         bind("quit", quit_it),
     )
     kinds = ("look", "fail", "leave", "quit", "look")
-    found = replies(run_jobs(settings(*handlers, concurrency=1), [body(kind, 7) for kind in kinds]))
+    found = replies(
+        run_jobs(settings(*handlers, concurrency=1), [record(kind, 7) for kind in kinds])
+    )
     assert [reply.kind for reply in found] == ["done", "failed", "failed", "failed", "done"]
     # What a handler has set in its context is not seen by the next one.
     assert [value_of(found[n]) for n in (0, 4)] == [[here, here, "nothing", "7"]] * 2
     assert [job.kind for job in found[4].follow_ups] == ["more"]
     assert found[3].text == "the handler cancelled itself"
+
+
+async def leave_traces(how: str) -> Any:
+    task = asyncio.current_task()
+    assert task is not None
+    if how == "set":
+        NOTED.set("something")
+    if how == "cancel":
+        task.cancel()
+        await asyncio.sleep(0)
+    if how == "cancel late":
+        task.cancel()
+    return [id(task), NOTED.get()]
+
+
+def test_async_handlers_share_a_task_unless_one_has_left_traces_in_it() -> None:
+    task = settings(bind("x", leave_traces), concurrency=1)
+    how = ("no", "no", "set", "no", "cancel", "no", "cancel late", "no", "no")
+    found = replies(run_jobs(task, [record("x", each) for each in how]))
+    assert found[4].text == "the handler cancelled itself"
+    tasks, noted = zip(*(value_of(found[n]) for n in (0, 1, 2, 3, 5, 6, 7, 8)), strict=True)
+    assert noted == ("nothing", "nothing", "something", *["nothing"] * 5)
+    assert tasks[0] == tasks[1] == tasks[2]
+    assert tasks[3] != tasks[2]
+    assert tasks[4] == tasks[5]
+    assert tasks[6] == tasks[7]
+
+
+TOGETHER = threading.Barrier(3)
+
+
+def meet(payload: Any, context: Context) -> list[Any]:
+    TOGETHER.wait(20)
+    return look_around(payload, context)
+
+
+def test_threads_take_one_job_after_the_other_if_plain_handlers_run_at_once() -> None:
+    task = settings(bind("x", meet), concurrency=3)
+    found = [value_of(reply) for reply in replies(run_jobs(task, [record("x", 7)] * 12))]
+    assert len(found) == 12
+    assert {(own == inner, *seen) for own, inner, *seen in found} == {(True, "nothing", "7")}
+    threads = {own for own, *_ in found}
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
 
 
 def test_plain_handlers_with_a_timeout_run_in_threads_also_one_at_a_time() -> None:
@@ -229,13 +277,15 @@ def test_plain_handlers_with_a_timeout_run_in_threads_also_one_at_a_time() -> No
         return threading.get_ident() == here
 
     task = settings(bind("x", look, timeout_s=5.0), concurrency=1)
-    assert [value_of(reply) for reply in replies(run_jobs(task, [body("x")]))] == [False]
+    assert [value_of(reply) for reply in replies(run_jobs(task, [record("x")]))] == [False]
 
 
 def test_a_task_over_its_budget_calls_no_more_plain_handlers() -> None:
-    task = settings(bind("x", lambda: None), concurrency=1, budget_s=0.0)
-    outcomes = run_jobs(task, [body("x")] * 3)
-    assert [outcome.reply is not None for outcome in outcomes] == [True, False, False]
+    for concurrency in (1, 2):
+        task = settings(bind("x", lambda: None), concurrency=concurrency, budget_s=0.0)
+        outcomes = run_jobs(task, [record("x")] * 4)
+        begun = [outcome.reply is not None for outcome in outcomes]
+        assert begun == [True] * concurrency + [False] * (4 - concurrency)
 
 
 def test_outcomes_say_how_long_handlers_kept_a_task_busy() -> None:
@@ -243,7 +293,7 @@ def test_outcomes_say_how_long_handlers_kept_a_task_busy() -> None:
         await asyncio.sleep(seconds)
 
     task = settings(bind("x", wait), concurrency=1)
-    first, last = run_jobs(task, [body("x", 0.05), body("x", 0.1)])
+    first, last = run_jobs(task, [record("x", 0.05), record("x", 0.1)])
     assert 0.05 <= first.ended_s < last.ended_s
     assert last.ended_s >= 0.15
 
@@ -253,7 +303,7 @@ def test_a_job_whose_own_process_dies_fails_alone() -> None:
         bind("die", process_handlers.die, run_in="process"),
         bind("echo", process_handlers.echo, run_in="process"),
     )
-    died, echoed = replies(run_jobs(task, [body("die", "exit"), body("echo", 5)]))
+    died, echoed = replies(run_jobs(task, [record("die", "exit"), record("echo", 5)]))
     assert value_of(echoed) == 5
     with pytest.raises(HandlerFailed, match="the process that ran the handler"):
         value_of(died)
@@ -268,7 +318,7 @@ def test_a_job_that_ends_its_process_is_found_if_each_is_isolated() -> None:
         return how
 
     task = settings(bind("x", leave), isolation="isolated")
-    outcomes = run_jobs(task, [body("x", how) for how in ("stay", "exit", "kill", "go on")])
+    outcomes = run_jobs(task, [record("x", how) for how in ("stay", "exit", "kill", "go on")])
     assert [reply.text or value_of(reply) for reply in replies(outcomes)] == [
         "stay",
         "the process that ran the handler ended with exit code 7",
@@ -277,31 +327,38 @@ def test_a_job_that_ends_its_process_is_found_if_each_is_isolated() -> None:
     ]
 
 
+def row(*records: JobRecord) -> bytes:
+    return msgspec.json.encode(records)
+
+
 def test_outcomes_have_the_numbers_of_their_rows() -> None:
     task = settings(bind("double", double_soon))
     names = ["n", "body"]
-    some = pa.record_batch(
-        [pa.array([4, 2], pa.int32()), [body("double", 4), body("double", 2)]], names
-    )
-    more = pa.record_batch([pa.array([7], pa.int32()), [body("double", 7)]], names)
+    double = partial(record, "double")
+    some = pa.record_batch([pa.array([4, 2], pa.int32()), [row(double(4)), row(double(2))]], names)
+    more = pa.record_batch([pa.array([7], pa.int32()), [row(double(7), double(8))]], names)
     [batch] = run_partition(task, [some, more])
     assert batch.column(0).to_pylist() == [4, 2, 7]
-    found = [msgspec.json.decode(raw, type=HandlerOutcome) for raw in batch.column(1).to_pylist()]
-    assert [value_of(reply) for reply in replies(found)] == [8, 4, 14]
+    rows = [
+        msgspec.json.decode(raw, type=list[HandlerOutcome]) for raw in batch.column(1).to_pylist()
+    ]
+    found = [[value_of(reply) for reply in replies(outcomes)] for outcomes in rows]
+    assert found == [[8], [4], [14, 16]]
     assert [batch.num_rows for batch in run_partition(task, [])] == [0]
 
 
 def test_an_executor_that_cannot_load_the_handlers_runs_nothing() -> None:
     broken = TaskSettings(PickledHandlers(b"\x80\x04cno_such_module\nwork\n.", ()), 1, 1.0)
-    [outcome] = run_jobs(broken, [body("x")])
+    [outcome] = run_jobs(broken, [record("x")])
     assert outcome.reply is None
     assert "No module named 'no_such_module'" in outcome.load_error
-    row = pa.record_batch([pa.array([0], pa.int32()), [b""]], ["n", "body"])
-    [batch] = run_partition(broken, [row])
+    nothing = pa.record_batch([pa.array([0], pa.int32()), [b"[null]"]], ["n", "body"])
+    [batch] = run_partition(broken, [nothing])
     [raw] = batch.column(1).to_pylist()
-    assert "no_such_module" in msgspec.json.decode(raw, type=HandlerOutcome).load_error
-    [batch] = run_partition(settings(bind("x", fail)), [row])
-    assert batch.column(1).to_pylist() == [b"{}"]
+    [outcome] = msgspec.json.decode(raw, type=list[HandlerOutcome])
+    assert "no_such_module" in outcome.load_error
+    [batch] = run_partition(settings(bind("x", fail)), [nothing])
+    assert batch.column(1).to_pylist() == [b"[{}]"]
 
 
 def leave_a_fork(wish: list[str]) -> str:
@@ -322,7 +379,7 @@ def test_a_process_that_a_job_has_started_delays_nothing(tmp_path: Path, end: st
     mark = tmp_path / "mark"
     task = settings(bind("x", leave_a_fork), isolation="isolated")
     try:
-        [reply] = replies(run_jobs(task, [body("x", [str(mark), end])]))
+        [reply] = replies(run_jobs(task, [record("x", [str(mark), end])]))
     finally:
         os.kill(int(mark.read_text()), signal.SIGKILL)
     if end == "returns":
@@ -345,13 +402,13 @@ def stream_it_in_a_thread(context: Context) -> list[Any]:
     return size_and_digest(b"".join(context.job.open_payload()))
 
 
-def claimed_bodies(url: str, kind: str, *payloads: bytes) -> list[bytes]:
+def claimed_records(url: str, kind: str, *payloads: bytes) -> list[JobRecord]:
     """Jobs as the driver sends them: with references."""
     with bucketq.connect_sync(url, mode="direct") as queue:
         for payload in payloads:
             queue.push(kind, payload)
         jobs = queue.claim(limit=len(payloads), fetch=False)
-    return [msgspec.json.encode(job.record) for job in jobs]
+    return [job.record for job in jobs]
 
 
 @pytest.mark.parametrize("isolation", ["shared", "isolated"])
@@ -364,10 +421,10 @@ def test_large_payloads_are_fetched_by_the_executor(
 ) -> None:
     url = (tmp_path / "queue.json").as_uri()
     payloads = [bytes([number]) * size_bytes for number in range(2)]
-    bodies = claimed_bodies(url, "x", *payloads)
-    assert max(map(len, bodies)) < 2000
+    records = claimed_records(url, "x", *payloads)
+    assert len(row(*records)) < 4000
     task = settings(bind("x", function), isolation=isolation, access=QueueAccess(url))
-    found = [value_of(reply) for reply in replies(run_jobs(task, bodies))]
+    found = [value_of(reply) for reply in replies(run_jobs(task, records))]
     assert found == [size_and_digest(payload) for payload in payloads]
 
 
@@ -377,12 +434,13 @@ def test_a_payload_that_cannot_be_fetched_fails_its_own_attempt(
     tmp_path: Path, isolation: str, *, is_there: bool
 ) -> None:
     url = (tmp_path / "queue.json").as_uri()
-    bodies = [*claimed_bodies(url, "x", bytes(100_000)), body("y", 5)]
+    records = [*claimed_records(url, "x", bytes(100_000)), record("y", 5)]
     for part in tmp_path.glob("queue/payloads/*/*.0*"):
         part.unlink()
     access = QueueAccess(url) if is_there else None
     handlers = (bind("x", size_and_digest), bind("y", double_soon))
-    lost, other = replies(run_jobs(settings(*handlers, isolation=isolation, access=access), bodies))
+    task = settings(*handlers, isolation=isolation, access=access)
+    lost, other = replies(run_jobs(task, records))
     with pytest.raises(HandlerFailed, match="does not find" if is_there else "cannot reach"):
         value_of(lost)
     assert value_of(other) == 10

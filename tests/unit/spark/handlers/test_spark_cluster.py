@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 
 from bucketq.errors import InvalidRequestError, UnavailableError
+from bucketq.model.records import JobRecord
 from bucketq.spark.handlers.batch_runner import BatchFailed
 from bucketq.spark.handlers.executor_task import TaskSettings
 from bucketq.spark.handlers.pickled_handlers import PickledHandlers, pickle_handlers
@@ -77,9 +77,11 @@ class FakeSession:
         self.settings: dict[str, str] = {}
         self.conf = SimpleNamespace(get=self.settings.get)
         self.seen: list[list[str]] = []
+        self.rows: list[int] = []
         self.error: Exception | None = None
 
     def createDataFrame(self, table: pa.Table) -> FakeFrame:  # noqa: N802 - Spark's name
+        self.rows.append(table.num_rows)
         return FakeFrame(self, table)
 
 
@@ -87,8 +89,8 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def body(number: int) -> bytes:
-    return msgspec.json.encode(claimed_job(number, kind="x").record)
+def record(number: int) -> JobRecord:
+    return claimed_job(number, kind="x").record
 
 
 @pytest.fixture
@@ -108,11 +110,21 @@ def cluster_of(session: Any, pickled: PickledHandlers) -> SparkCluster:
 def test_outcomes_are_in_the_order_of_the_jobs_and_the_batch_has_its_tag(
     session: FakeSession, cluster: SparkCluster
 ) -> None:
-    outcomes = cluster.submit([body(n) for n in range(5)], "shared", "t1")
+    outcomes = cluster.submit([record(n) for n in range(5)], "shared", "t1")
     assert [value_of(each.reply) for each in outcomes if each.reply] == [0, 2, 4, 6, 8]
     assert (session.seen, session.sparkContext.tags) == ([["t1"]], [])
     cluster.interrupt("t1")
     assert session.sparkContext.log == ["cancel t1"]
+
+
+@pytest.mark.parametrize(("jobs", "rows"), [(3, 3), (48, 24), (47, 47), (2000, 63)])
+def test_a_row_has_several_jobs_if_each_task_gets_enough_rows(
+    session: FakeSession, cluster: SparkCluster, jobs: int, rows: int
+) -> None:
+    outcomes = cluster.submit([record(n) for n in range(jobs)], "shared", "t1")
+    found = [value_of(each.reply) for each in outcomes if each.reply]
+    assert found == [2 * n for n in range(jobs)]
+    assert session.rows == [rows]
 
 
 def test_an_error_shows_the_reason_without_the_java_stack(
@@ -120,7 +132,7 @@ def test_an_error_shows_the_reason_without_the_java_stack(
 ) -> None:
     session.error = RuntimeError(JAVA)
     with pytest.raises(BatchFailed) as caught:
-        cluster.submit([body(1)], "shared", "t1")
+        cluster.submit([record(1)], "shared", "t1")
     assert str(caught.value) == (
         "org.apache.spark.SparkException: Job aborted due to stage failure: python worker exited"
     )
@@ -135,7 +147,7 @@ def test_an_error_shows_the_reason_without_the_java_stack(
 
 def test_executors_that_cannot_load_handlers_are_reported(session: FakeSession) -> None:
     broken = cluster_of(session, PickledHandlers(b"\x80\x04cno_such_module\nwork\n.", ()))
-    for ask in (broken.check, lambda: broken.submit([body(1)], "shared", "t")):
+    for ask in (broken.check, lambda: broken.submit([record(1)], "shared", "t")):
         with pytest.raises(InvalidRequestError, match="No module named 'no_such_module'"):
             ask()
 

@@ -14,6 +14,7 @@ import pytest
 
 import bucketq
 from bucketq import Backoff, InvalidRequestError, JobSpec, Progress, UnavailableError, Worker
+from bucketq.model.records import JobRecord
 from bucketq.spark.handlers.batch_runner import BatchFailed
 from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation, TaskSettings, run_jobs
 from bucketq.spark.handlers.pickled_handlers import pickle_handlers
@@ -36,13 +37,13 @@ class NearCluster:
         self.is_gone = False
 
     def submit(
-        self, bodies: Sequence[bytes], isolation: Isolation, tag: str
+        self, jobs: Sequence[JobRecord], isolation: Isolation, tag: str
     ) -> list[HandlerOutcome]:
         del isolation, tag
-        self.sizes.append(len(bodies))
+        self.sizes.append(len(jobs))
         if self.is_gone:
             raise BatchFailed("the context was stopped")
-        return run_jobs(self._orders, bodies)
+        return run_jobs(self._orders, jobs)
 
     def interrupt(self, tag: str) -> None:
         raise AssertionError(tag)
@@ -159,8 +160,9 @@ async def test_a_report_that_is_forged_or_late_is_ignored() -> None:
     opened = await open_receiver("127.0.0.1", "localhost")
     assert opened is not None
     receiver, address = opened
-    context, old = (Context(claimed_job(id="a", attempt=attempt)) for attempt in (2, 1))
-    receiver.add(context)
+    context = Context(claimed_job(id="a", attempt=2))
+    held = {"a": context}
+    receiver.context_of = held.get
 
     def receive(body: bytes, key: bytes = address.key) -> Progress | None:
         receiver.datagram_received(blake2b(body, key=key, digest_size=16).digest() + body, None)
@@ -173,9 +175,8 @@ async def test_a_report_that_is_forged_or_late_is_ignored() -> None:
     assert receive(b"nonsense") is None
     receiver.datagram_received(b"", None)
     assert receive(b'["a",2,{"done":1}]') == Progress(1)
-    receiver.remove(old)
     assert receive(b'["a",2,{"done":2}]') == Progress(2)
-    receiver.remove(context)
+    held.clear()
     assert receive(b'["a",2,{"done":3}]') == Progress(2)
     receiver.close()
 
