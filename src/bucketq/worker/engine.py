@@ -42,7 +42,7 @@ _WAIT_S = 20.0
 _LONGEST_BACKLOG_S = 2.0
 """How long a job may wait for a slot before it is released for other workers."""
 _MOST_UNSETTLED = 2000
-"""With more outcomes than this unacknowledged, no more jobs are claimed: two full batches."""
+"""With more outcomes than this unacknowledged, no more jobs are claimed."""
 _REFRESH_S = 60.0
 """How often the queue's settings are read again; they change rarely."""
 _SECOND_LOOK_S = 3.0

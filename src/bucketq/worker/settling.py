@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
+from msgspec import Raw
+
 from bucketq.clock import Clock, fraction
 from bucketq.errors import (
     AccessDeniedError,
@@ -30,12 +32,11 @@ from bucketq.queue.queue import Queue
 A = TypeVar("A")
 Item = TypeVar("Item")
 
-_LARGEST_BATCH = 1000
-"""How many jobs go in one request at most. With results of the default limit (64 KiB) they fit in
-one message to a broker; larger batches save next to nothing."""
+_LARGEST_BATCH = 5000
+"""How many jobs go in one request at most. Each request writes all running jobs once more."""
 _LARGEST_WEIGHT = 8 << 20
-"""How many bytes of follow-up jobs go in one request, if it has more than one completion: they are
-written by one commit, for which others wait."""
+"""How many bytes of results and follow-up jobs go in one request, if it has more than one
+completion: they are written by one commit, for which others wait."""
 _FOLLOW_UP_BYTES = 500
 """About what a follow-up job takes beside its payload."""
 _FIRST_PAUSE_S = 0.1
@@ -43,6 +44,8 @@ _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 """Short beside the default lease, so that outcomes are reported soon after an outage."""
 
+_ENCODED = (Raw, bytes, bytearray, memoryview)
+"""The types of results as ``Attempt`` passes them; others are small, and encoded by the queue."""
 _OF_ONE_ITEM = (InvalidRequestError, PayloadTooLargeError)
 """Rejections that may be for one item of a batch. Others, of a store that refuses or of a missing
 right, are for all of them: sending each by itself would only ask a thousand times more."""
@@ -67,11 +70,16 @@ class _Batches(Generic[Item]):
         settling: Settling,
         verb: Callable[..., Awaitable[list[bool]]],
         weigh: Callable[[Item], int] = lambda _: 0,
+        pushes: Callable[[Item], bool] = lambda _: False,
     ) -> None:
-        """Send with ``verb``; ``weigh`` says how many bytes of follow-up jobs an item has."""
+        """Send with ``verb``.
+
+        ``weigh`` returns how many bytes come with an item, and ``pushes`` whether jobs do.
+        """
         self._settling = settling
         self._verb = verb
         self._weigh = weigh
+        self._pushes = pushes
         self.ready: list[_Ready[Item]] = []
         self._sending: asyncio.Task[None] | None = None
 
@@ -122,7 +130,7 @@ class _Batches(Generic[Item]):
     def _is_of_one_item(self, error: Exception, batch: list[_Ready[Item]]) -> bool:
         """Whether a rejection may be for one item; only some need the right to push."""
         if isinstance(error, AccessDeniedError):
-            return any(self._weigh(item) for item, _ in batch)
+            return any(self._pushes(item) for item, _ in batch)
         return isinstance(error, _OF_ONE_ITEM)
 
     async def _send_batch(self, batch: list[_Ready[Item]]) -> None:
@@ -155,7 +163,7 @@ class Settling:
         self.settings = Settings()
         """Those of the queue; they may be replaced while it runs."""
         self._gives_up = asyncio.Event()
-        self._completions = _Batches[_Finished](self, queue.complete_many, _weight)
+        self._completions = _Batches[_Finished](self, queue.complete_many, _weight, _pushes)
         self._releases = _Batches[Job[Any]](self, queue.release_many)
 
     @property
@@ -280,5 +288,14 @@ class Settling:
 
 
 def _weight(finished: _Finished) -> int:
-    """About how many bytes the follow-up jobs of a completion have."""
-    return sum(_FOLLOW_UP_BYTES + len(memoryview(job.payload)) for job in finished[2])
+    """About how many bytes the result and the follow-up jobs of a completion have."""
+    _, result, follow_ups = finished
+    weight = len(memoryview(result)) if isinstance(result, _ENCODED) else 0
+    for job in follow_ups:
+        weight += _FOLLOW_UP_BYTES + len(memoryview(job.payload))
+    return weight
+
+
+def _pushes(finished: _Finished) -> bool:
+    """Whether a completion pushes jobs."""
+    return bool(finished[2])
