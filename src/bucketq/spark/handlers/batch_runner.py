@@ -28,7 +28,7 @@ from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import HandlerFailed
 from bucketq.worker.handlers import Handler
 from bucketq.worker.runners.reply import ENDED, Reply, value_of
-from bucketq.worker.runners.runner import Begun, Handling, Runner
+from bucketq.worker.runners.runner import Begun, Runner
 from bucketq.worker.runners.threads import ThreadRunner
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class BatchSize:
             self.jobs = min(self._most, ceil(max(2, factor) * self.jobs))
 
 
-class PendingJob(Handling):
+class PendingJob:
     """A handler that was sent to Spark, or is to be: its result is what the handler returned.
 
     The engine is given it in place of a task or a future, because with short handlers these would

@@ -3,10 +3,11 @@
 One Spark task runs the jobs on an event loop of its own, with the runners that a worker has: async
 handlers on the loop, plain ones in threads, others in processes. Most are short, and need nothing
 but to be called: then an asyncio task, or a thread if all are plain, takes one job after the other,
-and there are as many as handlers may run at once. The outcome of
-each job goes back as a ``Reply``; an exception of a handler never fails the task. Executors read
-nothing of the queue but the large payloads of these jobs. Progress is reported to the driver while
-the task runs.
+and there are as many as handlers may run at once.
+
+The outcome of each job goes back as a ``Reply``; an exception of a handler never fails the task.
+Executors read nothing of the queue but the large payloads of these jobs. Progress is reported to
+the driver while the task runs.
 """
 
 from __future__ import annotations
