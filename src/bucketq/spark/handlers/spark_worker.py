@@ -24,7 +24,8 @@ from bucketq.client.connect import Options
 from bucketq.clock import SystemClock, new_id
 from bucketq.model import check
 from bucketq.queue.queue import Queue
-from bucketq.spark.handlers.batch_runner import BatchSize, SparkRunner
+from bucketq.spark.handlers.batch_runner import SparkRunner
+from bucketq.spark.handlers.batch_size import BatchSize
 from bucketq.spark.handlers.executor_task import TaskSettings
 from bucketq.spark.handlers.pickled_handlers import pickle_handlers
 from bucketq.spark.handlers.progress_datagrams import ReportAddress, open_receiver

@@ -14,7 +14,8 @@ import pytest
 from bucketq.errors import InvalidRequestError, UnavailableError
 from bucketq.model.records import Failure, JobRecord
 from bucketq.spark.handlers import batch_runner
-from bucketq.spark.handlers.batch_runner import BatchFailed, BatchSize, SparkRunner
+from bucketq.spark.handlers.batch_runner import BatchFailed, SparkRunner
+from bucketq.spark.handlers.batch_size import BatchSize
 from bucketq.spark.handlers.executor_task import HandlerOutcome, Isolation
 from bucketq.spark.handlers.spark_cluster import SparkCluster
 from bucketq.worker.context import Context
