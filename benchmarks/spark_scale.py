@@ -112,13 +112,17 @@ async def push(queue: Queue[Any], batches: int) -> None:
 
 
 async def take(micro: MicroBatches, start: int, batches: int) -> int:
-    """Claim micro-batches, read and acknowledge them; return the number of the last one."""
+    """Claim micro-batches, read and acknowledge them as a stream that lags behind does.
+
+    Returns the number of the last one.
+    """
     for _ in range(batches):
         end = await micro.latest(start, BATCH)
         found = await micro.jobs(start, end)
         if len(found) != BATCH:
             message = f"batch {end} has {len(found)} jobs"
             raise RuntimeError(message)
+        await micro.prepare_next()
         start = end
     return start
 

@@ -155,7 +155,11 @@ def _count_delayed(state: State, now: datetime) -> dict[str, int]:
 
 def oldest_queued(state: State) -> JobRecord | None:
     """Return the waiting job that was pushed first. Raises ``ColdRowsNeededError``."""
-    hot = next((job for job in state.jobs if job.status == "queued"), None)
+    hot = None
+    queued = sum(count for (_, status), count in state.counts.items() if status == "queued")
+    # Else all of them are in segments, and jobs that run would be looked through in vain.
+    if state.cold.unread or queued > state.cold.rows.count("ready", "later"):
+        hot = next((job for job in state.jobs if job.status == "queued"), None)
     cold = state.cold.oldest_queued(None if hot is None else hot.seq)
     return hot if cold is None else cold
 
