@@ -10,6 +10,7 @@ was lost meanwhile is not part of the batch, one whose lease expires is released
 from __future__ import annotations
 
 from datetime import datetime
+from math import inf
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -67,20 +68,21 @@ def look(state: State, record: ConsumerRecord, operation: ClaimBatch) -> Reserve
     ahead = record.ahead
     if ahead is None:
         return Reserved()
-    taken, unwanted, size_bytes = list[JobRecord](), list[JobRecord](), 0
+    taken, unwanted = list[JobRecord](), list[JobRecord]()
+    bytes_left = operation.max_bytes or inf
     for job in sort_jobs(state, ahead, ahead.jobs)[0]:
-        size_bytes += payload_size(job)
         if (
             state.paused
             or job.kind in state.paused_kinds
             or (operation.kinds and job.kind not in operation.kinds)
             or job.cancel_requested
             or len(taken) == operation.limit
-            or (taken and operation.max_bytes and size_bytes > operation.max_bytes)
+            or (bytes_left < (size_bytes := payload_size(job)) and taken)
         ):
             unwanted.append(job)
         else:
             taken.append(job)
+            bytes_left -= size_bytes
     return Reserved(tuple(taken), tuple(unwanted))
 
 
