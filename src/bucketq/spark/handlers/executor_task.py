@@ -13,10 +13,11 @@ the driver while the task runs.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
@@ -105,10 +106,22 @@ def run_partition(
         numbers += batch.column(0).to_pylist()
         rows += map(_decode, batch.column(1).to_pylist())
     outcomes = iter(run_jobs(settings, [*chain.from_iterable(rows)]))
+    _exempt_modules()
     bodies = [msgspec.json.encode([*islice(outcomes, len(row))]) for row in rows]
     yield pa.RecordBatch.from_arrays(
         [pa.array(numbers, pa.int32()), pa.array(bodies, pa.binary())], names=["n", "body"]
     )
+
+
+@lru_cache(maxsize=1)
+def _exempt_modules() -> None:
+    """Exempt what was imported from garbage collections, once in a process.
+
+    Spark collects garbage after every task, which otherwise takes longer than thousands of short
+    handlers: modules are most of what it looks at.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def run_jobs(settings: TaskSettings, jobs: Sequence[JobRecord | None]) -> list[HandlerOutcome]:

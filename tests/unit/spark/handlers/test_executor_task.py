@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -20,6 +21,7 @@ import pytest
 
 import bucketq
 from bucketq.model.records import JobRecord
+from bucketq.spark.handlers import executor_task
 from bucketq.spark.handlers.executor_task import (
     HandlerOutcome,
     TaskSettings,
@@ -345,6 +347,18 @@ def test_outcomes_have_the_numbers_of_their_rows() -> None:
     found = [[value_of(reply) for reply in replies(outcomes)] for outcomes in rows]
     assert found == [[8], [4], [14, 16]]
     assert [batch.num_rows for batch in run_partition(task, [])] == [0]
+
+
+def test_modules_are_not_looked_at_when_garbage_is_collected_after_each_task() -> None:
+    jobs = pa.record_batch([pa.array([0], pa.int32()), [row(record("double", 4))]], ["n", "body"])
+    executor_task._exempt_modules.cache_clear()
+    gc.unfreeze()
+    try:
+        for _ in range(2):
+            list(run_partition(settings(bind("double", double_soon)), [jobs]))
+        assert gc.get_freeze_count() > len(gc.get_objects())
+    finally:
+        gc.unfreeze()
 
 
 def test_an_executor_that_cannot_load_the_handlers_runs_nothing() -> None:
