@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-import bucketq
 from bucketq.model.records import JobRecord
 from bucketq.spark.handlers import executor_task
 from bucketq.spark.handlers.executor_task import (
@@ -29,7 +27,6 @@ from bucketq.spark.handlers.executor_task import (
     run_partition,
 )
 from bucketq.spark.handlers.pickled_handlers import PickledHandlers, pickle_handlers
-from bucketq.spark.queue_access import QueueAccess
 from bucketq.worker.context import Context
 from bucketq.worker.handler_exceptions import GiveUp, HandlerFailed, Retry, UnfitPayload
 from bucketq.worker.handlers import Handler, bind
@@ -401,60 +398,3 @@ def test_a_process_that_a_job_has_started_delays_nothing(tmp_path: Path, end: st
     else:
         with pytest.raises(HandlerFailed, match="exit code 7"):
             value_of(reply)
-
-
-def size_and_digest(payload: bytes) -> list[Any]:
-    return [len(payload), sha256(payload).hexdigest()]
-
-
-async def stream_it(context: Context) -> list[Any]:
-    chunks = [chunk async for chunk in context.job.open_payload()]
-    return size_and_digest(b"".join(chunks))
-
-
-def stream_it_in_a_thread(context: Context) -> list[Any]:
-    return size_and_digest(b"".join(context.job.open_payload()))
-
-
-def claimed_records(url: str, kind: str, *payloads: bytes) -> list[JobRecord]:
-    """Jobs as the driver sends them: with references."""
-    with bucketq.connect_sync(url, mode="direct") as queue:
-        for payload in payloads:
-            queue.push(kind, payload)
-        jobs = queue.claim(limit=len(payloads), fetch=False)
-    return [job.record for job in jobs]
-
-
-@pytest.mark.parametrize("isolation", ["shared", "isolated"])
-@pytest.mark.parametrize(
-    ("function", "size_bytes"),
-    [(size_and_digest, 3 << 20), (stream_it, 17 << 20), (stream_it_in_a_thread, 17 << 20)],
-)
-def test_large_payloads_are_fetched_by_the_executor(
-    tmp_path: Path, isolation: str, function: Callable[..., Any], size_bytes: int
-) -> None:
-    url = (tmp_path / "queue.json").as_uri()
-    payloads = [bytes([number]) * size_bytes for number in range(2)]
-    records = claimed_records(url, "x", *payloads)
-    assert len(row(*records)) < 4000
-    task = settings(bind("x", function), isolation=isolation, access=QueueAccess(url))
-    found = [value_of(reply) for reply in replies(run_jobs(task, records))]
-    assert found == [size_and_digest(payload) for payload in payloads]
-
-
-@pytest.mark.parametrize("isolation", ["shared", "isolated"])
-@pytest.mark.parametrize("is_there", [True, False])
-def test_a_payload_that_cannot_be_fetched_fails_its_own_attempt(
-    tmp_path: Path, isolation: str, *, is_there: bool
-) -> None:
-    url = (tmp_path / "queue.json").as_uri()
-    records = [*claimed_records(url, "x", bytes(100_000)), record("y", 5)]
-    for part in tmp_path.glob("queue/payloads/*/*.0*"):
-        part.unlink()
-    access = QueueAccess(url) if is_there else None
-    handlers = (bind("x", size_and_digest), bind("y", double_soon))
-    task = settings(*handlers, isolation=isolation, access=access)
-    lost, other = replies(run_jobs(task, records))
-    with pytest.raises(HandlerFailed, match="does not find" if is_there else "cannot reach"):
-        value_of(lost)
-    assert value_of(other) == 10
