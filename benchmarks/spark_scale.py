@@ -123,6 +123,7 @@ async def take(micro: MicroBatches, start: int, batches: int) -> int:
             message = f"batch {end} has {len(found)} jobs"
             raise RuntimeError(message)
         await micro.prepare_next()
+        await asyncio.sleep(0)  # It begins at once, and Spark has work to do.
         start = end
     return start
 

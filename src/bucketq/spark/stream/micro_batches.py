@@ -224,6 +224,8 @@ class MicroBatches:
         """Reserve jobs, and read them. If that fails, the claim of the batch takes longer."""
         options = self._options
         async with self._lock:
+            if batch != self._last + 1 or not self._held:
+                return  # Spark was faster, and has claimed it.
             try:
                 state = await self._queue.prepare_batch(
                     self._name,

@@ -157,6 +157,22 @@ async def test_if_it_cannot_be_prepared_the_claim_finds_the_jobs(
 
 
 @virtual
+async def test_if_spark_is_faster_it_is_claimed_and_the_one_after_it_is_prepared(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    await push(world, 9)
+    async with driving(world) as batches:
+        await batches.latest(0, 3)
+        await batches.prepare_next()
+        assert await batches.latest(1, 3) == 2
+        assert await prepared(batches) == 3
+        assert await batches.latest(2, 3) == 3
+        assert await ids(batches, 2) == (await world.ids())[6:]
+    assert not caplog.text
+
+
+@virtual
 async def test_small_batches_and_batches_of_large_payloads_are_not_prepared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
