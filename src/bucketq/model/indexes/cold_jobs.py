@@ -15,8 +15,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import groupby
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bucketq.model.indexes.cold_rows import ColdJob, ColdRows, ColdRun, Place, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
@@ -38,10 +40,14 @@ _GROUP_JOBS = 16
 one job in a round."""
 
 
-class Lent(NamedTuple):
-    """A decoded job: where it is, and whether it was handed to its lane."""
+class Lent(Struct, frozen=True, gc=False):
+    """A decoded job: where it is, and whether it was handed to its lane.
 
-    place: Place
+    One is made for every job that is claimed from a segment, so it has no ``Place`` of its own.
+    """
+
+    segment: Segment
+    position: int
     is_lined_up: bool
     unknown: Unknown | None
     """Its fields that this version of bucketq does not know."""
@@ -282,20 +288,25 @@ class ColdJobs:
         (position, job, unknown), segment = found
         self._table.lend(job)
         self.lent_dead += job.status == "dead"
-        self._lent[job.id] = Lent(Place(segment, position), is_lined_up=False, unknown=unknown)
+        self._lent[job.id] = Lent(segment, position, is_lined_up=False, unknown=unknown)
         return job
 
     def give_up(self, jobs: Iterable[JobRecord]) -> dict[str, Lent]:
         """Let the rows of those jobs that are lent leave their segments; return these."""
         lent = {job.id: found for job in jobs if (found := self._lent.pop(job.id, None))}
-        places = sorted([each.place for each in lent.values()], key=_position)
-        # In a run of positions, their distance to their numbers is the same.
-        for _, numbered in groupby(enumerate(places), lambda each: _run_of(*each)):
-            run = [place for _, place in numbered]
-            segment, first = run[0]
-            self.lent_dead -= len(run) * (segment.record.cls == "dead")
-            self.rows.leave(segment, first, run[-1].position)
+        segment, first, last = None, 0, -1
+        for each in lent.values():  # Most stand behind each other, and leave together.
+            if each.segment is not segment or each.position != last + 1:
+                self._leave(segment, first, last)
+                segment, first = each.segment, each.position
+            last = each.position
+        self._leave(segment, first, last)
         return lent
+
+    def _leave(self, segment: Segment | None, first: int, last: int) -> None:
+        if segment is not None:
+            self.lent_dead -= (last - first + 1) * (segment.record.cls == "dead")
+            self.rows.leave(segment, first, last)
 
     def add(self, record: SegmentRecord, index: SegmentIndex) -> Segment:
         """Name a segment of jobs, which the state counts."""
@@ -312,9 +323,9 @@ class ColdJobs:
             self.rows.drop(source)
             self.unread.pop(source.record.id, None)
         for job_id, lent in list(self._lent.items()):
-            if lent.place.segment.record.id in dropped:
-                place = targets[self._table.by_id[job_id].seq]
-                self._lent[job_id] = lent._replace(place=place)
+            if lent.segment.record.id in dropped:
+                segment, position = targets[self._table.by_id[job_id].seq]
+                self._lent[job_id] = replace(lent, segment=segment, position=position)
         for name, lane in list(self.lanes.items()):
             kept = [each for each in lane if each[3].segment.record.id not in dropped]
             if len(kept) < len(lane):
@@ -367,8 +378,7 @@ class ColdJobs:
                 self._table.lend(job)
                 self.lent_dead += job.status == "dead"
             if lent is None or not lent.is_lined_up:
-                place = Place(segment, position)
-                self._lent[job.id] = Lent(place, is_lined_up=True, unknown=unknown)
+                self._lent[job.id] = Lent(segment, position, True, unknown)  # noqa: FBT003 - fast
                 fresh.append(job)
         return fresh
 
@@ -388,14 +398,6 @@ def _first_rows(segment: Segment, index: SegmentIndex) -> Iterator[int]:
         return (p for p in range(segment.record.rows) if p not in gone)
     firsts = ((gone.next_live(run.start), run.stop) for run in index.runs)
     return (position for position, stop in firsts if position < stop)
-
-
-def _position(place: Place) -> tuple[str, int]:
-    return place.segment.record.id, place.position
-
-
-def _run_of(number: int, place: Place) -> tuple[str, int]:
-    return place.segment.record.id, place.position - number
 
 
 def _bound(entry: tuple[int, int, int, ColdRun]) -> tuple[int, int]:
