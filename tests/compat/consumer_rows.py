@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 
-from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
+from bucketq.model.numbered_batches import ConsumerRecord, PreparedBatch, WriterRecord
 
 
 def _at(seconds: float) -> datetime:
@@ -35,6 +35,13 @@ EMPTIED = structs.replace(
     emptied=12,
     replays=(12, 3, 2),
     apart=(("job-1", 1), ("job-300", 300)),
+)
+AHEAD = structs.replace(
+    CONSUMERS[0],
+    seq_limit=(12, 301),
+    prepared=PreparedBatch(
+        batch=13, epoch=3, secret="7a" * 16, jobs=("job-300", "job-1"), seq_limit=302
+    ),
 )
 ALONE = structs.replace(
     CONSUMERS[1], batch=4, secret="5e" * 16, jobs=("job-2",), alone=4, replays=(4, 1, 0)

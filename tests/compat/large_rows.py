@@ -110,7 +110,7 @@ def large_archive() -> tuple[str, bytes]:
         result_encoding="object",
     )
     cancelled = replace(_job(6), status="done", outcome="cancelled", finished_at=moment)
-    body = b"".join(_line(job, None) + b"\n" for job in (completed, cancelled))
+    body = b"".join(_line(job, None) for job in (completed, cancelled))
     return Layout("").file_key(hour_of(moment), 1070, body), body
 
 

@@ -25,7 +25,7 @@ from bucketq.model.settings import KIB, MIB, Settings
 from bucketq.model.state import State
 from bucketq.model.tokens import TokenRecord
 from tests.compat.adopted_rows import adopted
-from tests.compat.consumer_rows import ALONE, CONSUMERS, EMPTIED, WRITERS
+from tests.compat.consumer_rows import AHEAD, ALONE, CONSUMERS, EMPTIED, WRITERS
 from tests.compat.expiring_rows import expiring
 from tests.compat.golden_file import Golden
 from tests.compat.large_rows import large
@@ -98,6 +98,11 @@ def batch_limit() -> State:
 def taken_apart() -> State:
     """A queue with a batch that was taken apart, and one that has a job of another one alone."""
     return bulk(jobs=_JOBS, consumers=[EMPTIED, ALONE])
+
+
+def prepared() -> State:
+    """A queue with a consumer that has prepared its next batch."""
+    return bulk(jobs=_JOBS, consumers=[AHEAD, CONSUMERS[1]])
 
 
 def digests() -> State:
@@ -415,6 +420,7 @@ FILES = {
     "empty": Golden(empty, "commit-1"),
     "batch-limit": Golden(batch_limit, "commit-42"),
     "taken-apart": Golden(taken_apart, "commit-42"),
+    "prepared": Golden(prepared, "commit-42"),
     "bulk": Golden(bulk, "commit-42"),
     "digests": Golden(digests, "commit-42"),
     "full": Golden(full, "commit-42"),

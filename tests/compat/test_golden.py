@@ -304,6 +304,8 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
     del limited[0]["news"]
     apart = json.loads(golden("taken-apart"))["consumers"]
     del apart[0]["news"]
+    ahead = json.loads(golden("prepared"))["consumers"][:1]
+    del ahead[0]["news"]
     deep_ones = ("deep", "pushed", "expiring", "adopted")
     entries = [e for name in deep_ones for e in json.loads(golden(name))["segments"]]
     for entry in entries:
@@ -338,7 +340,7 @@ def test_the_golden_objects_hold_every_status_and_every_field_of_a_row() -> None
         (Callback, [row["on_done"] for row in linked["batches"] if "on_done" in row]),
         (BatchCounts, [row["done_batch"] for row in linked["jobs"] if "done_batch" in row]),
         (Progress, [row["progress"] for row in come]),
-        (ConsumerRecord, [*bulk["consumers"], *limited, *apart]),
+        (ConsumerRecord, [*bulk["consumers"], *limited, *apart, *ahead]),
         (WriterRecord, bulk["writers"]),
         (Failure, failures),
         (Backoff, [row["backoff"] for row in jobs if "backoff" in row]),
