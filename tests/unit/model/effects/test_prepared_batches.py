@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bucketq.errors import ConsumerFencedError, InvalidRequestError
 from bucketq.model.numbered_batches import (
@@ -201,13 +202,9 @@ def test_what_a_writer_passed_over_that_does_not_know_it_does_not_count() -> Non
     queue.ok(release(2))
     queue.ok(next_one(2, limit=1))
     kept = queue.state.consumers.by_id["spark"]
-    queue.state.put_row(type(kept)(**{**_fields(kept), "prepared": record.prepared}))
+    queue.state.put_row(replace(kept, prepared=record.prepared))
     assert queue.state.consumers.by_id["spark"].ahead is None
     assert queue.ok(prepare(3, limit=1)) == BatchState(3, 1)
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 def test_a_batch_that_is_not_prepared_cannot_be_read() -> None:

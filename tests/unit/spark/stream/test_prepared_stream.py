@@ -27,6 +27,16 @@ async def prepared(batches: MicroBatches) -> int:
     return len(batches._prepared_jobs)
 
 
+async def kill_prepared(world: World) -> None:
+    """A driver claims three jobs, prepares three, and is gone without giving anything back."""
+    async with world.direct(timeout_s=5.0) as queue:
+        killed = await MicroBatches(queue, OPTIONS).__aenter__()
+        await killed.latest(0, 3)
+        await prepared(killed)
+        assert killed._renewing is not None
+        killed._renewing.cancel()
+
+
 @virtual
 async def test_the_next_batch_is_reserved_and_not_read_again(
     monkeypatch: pytest.MonkeyPatch,
@@ -71,12 +81,7 @@ async def test_it_is_released_when_the_query_ends() -> None:
 async def test_the_next_driver_has_the_identical_batch_after_a_kill() -> None:
     world = World()
     await push(world, 9)
-    async with world.direct(timeout_s=5.0) as queue:
-        killed = await MicroBatches(queue, OPTIONS).__aenter__()
-        await killed.latest(0, 3)
-        await prepared(killed)
-        assert killed._renewing is not None
-        killed._renewing.cancel()
+    await kill_prepared(world)
     async with driving(world) as batches:
         assert await ids(batches, 0) == (await world.ids())[:3]
         assert await batches.latest(1, 3) == 2
@@ -89,12 +94,7 @@ async def test_the_next_driver_has_the_identical_batch_after_a_kill() -> None:
 async def test_a_query_that_ends_by_itself_takes_what_a_killed_one_has_reserved() -> None:
     world = World()
     await push(world, 6)
-    async with world.direct(timeout_s=5.0) as queue:
-        killed = await MicroBatches(queue, OPTIONS).__aenter__()
-        await killed.latest(0, 3)
-        await prepared(killed)
-        assert killed._renewing is not None
-        killed._renewing.cancel()
+    await kill_prepared(world)
     async with driving(world) as batches:
         await batches.limit_to_queued()
         assert await batches.latest(1, 3) == 2
@@ -190,12 +190,7 @@ async def test_small_batches_and_batches_of_large_payloads_are_not_prepared(
 async def test_other_kinds_of_the_next_query_are_respected() -> None:
     world = World()
     await push(world, 6)
-    async with world.direct(timeout_s=5.0) as queue:
-        killed = await MicroBatches(queue, OPTIONS).__aenter__()
-        await killed.latest(0, 3)
-        await prepared(killed)
-        assert killed._renewing is not None
-        killed._renewing.cancel()
+    await kill_prepared(world)
     await push(world, 1, "mail")
     async with driving(world, replace(OPTIONS, kinds=("mail",))) as batches:
         assert await ids(batches, 0) == (await world.ids())[:3]
