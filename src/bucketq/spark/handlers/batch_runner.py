@@ -110,7 +110,7 @@ class PendingJob:
         if self._state == "pending":
             self._state = "released"
             # Not at once: the engine may be about to do something else with this job.
-            asyncio.get_running_loop().call_soon(self._tell)
+            asyncio.get_running_loop().call_soon(self._notify)
 
     def end(self, reply: Reply) -> None:
         """Take the outcome from the executor."""
@@ -123,16 +123,16 @@ class PendingJob:
         except Exception as error:  # noqa: BLE001 - it is what the handler raised
             self._error = error
         self._state = "done"
-        self._tell()
+        self._notify()
 
     def fail(self, error: BaseException) -> None:
         """End it with an error, unless it is over."""
         if self._state == "pending":
             self._error = error
             self._state = "done"
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         # It may refer to what refers to this, which only the garbage collector would find.
         on_done, self._on_done = self._on_done, None
         if on_done is not None:
