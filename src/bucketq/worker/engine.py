@@ -39,6 +39,8 @@ _log = logging.getLogger("bucketq.worker")
 
 _WAIT_S = 20.0
 """How long a claim waits for a job. An idle worker sends three a minute."""
+_AGAIN_S = 0.5
+"""How often a burst with free slots claims while other handlers run: it need not be sooner."""
 _LONGEST_BACKLOG_S = 2.0
 """How long a job may wait for a slot before it is released for other workers."""
 _MOST_UNSETTLED = 2000
@@ -120,9 +122,8 @@ class Engine:
         """A slot is free, a job is settled, or the worker is stopped."""
         self._watching: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
-        self._hurrying = False
         self._warnings = QueueWarnings(handlers, known)
-        self.has_begun = self.is_running = False
+        self._hurrying = self.has_begun = self.is_running = False
         self.counters = WorkerCounters()
 
     def stop(self, *, hurry: bool = False) -> None:
@@ -245,8 +246,10 @@ class Engine:
             if not jobs and self._burst:
                 if was_idle and not await self._is_worth_waiting():
                     return
-                if self._attempts:
+                if self._attempts:  # A handler may push a job and wait for it, so look again.
+                    timer = asyncio.get_running_loop().call_later(_AGAIN_S, self._changed.set)
                     await self._changed.wait()
+                    timer.cancel()
 
     async def _is_worth_waiting(self) -> bool:
         """Whether a burst that found nothing should wait for jobs of workers that are gone."""
@@ -279,9 +282,8 @@ class Engine:
         if len(jobs) == room:
             self._prefetch.note_claim(loop.time() - since_s)
         # A claim that waited was answered just now; what is older than that proves nothing.
-        heartbeat_s = self._settling.settings.heartbeat_s
-        known_s = since_s if not wait_s else max(since_s, loop.time() - heartbeat_s)
-        now_s = loop.time()
+        now_s, heartbeat_s = loop.time(), self._settling.settings.heartbeat_s
+        known_s = since_s if not wait_s else max(since_s, now_s - heartbeat_s)
         for job in jobs:
             self._take(job, known_s, now_s)
         self._fill()

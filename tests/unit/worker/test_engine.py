@@ -117,6 +117,24 @@ async def test_a_burst_waits_for_what_runs_and_does_what_that_pushes() -> None:
 
 
 @virtual
+async def test_a_burst_does_what_a_handler_pushes_and_waits_for() -> None:
+    """Nothing else ends meanwhile, and the claims before found nothing."""
+    async with opened() as (queue, faulty):
+
+        @handler()
+        async def follow(payload: int) -> None:
+            await asyncio.sleep(1)
+            if payload:
+                job_id = await queue.push("mail", payload - 1)
+                await queue.wait(job_id, timeout_s=10)
+
+        await queue.push("mail", 5)
+        engine = await burst(faulty, follow, concurrency=6)
+        assert engine.counters.count("done") == 6
+        assert engine.counters.count("retried") == 0
+
+
+@virtual
 async def test_a_burst_does_what_is_put_back_while_it_finds_nothing() -> None:
     """An empty claim is answered when the last job has just failed, and is there again."""
     async with opened() as (queue, faulty):
