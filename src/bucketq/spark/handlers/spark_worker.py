@@ -12,10 +12,8 @@ by themselves.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from bucketq.client.connect import Options
 from bucketq.clock import SystemClock, new_id
 from bucketq.model import check
+from bucketq.process_memory import collecting_rarely, keep_large_blocks
 from bucketq.queue.queue import Queue
 from bucketq.spark.handlers.batch_runner import SparkRunner
 from bucketq.spark.handlers.batch_size import BatchSize
@@ -48,10 +47,9 @@ _BUDGET_S = 2.0
 """How long a task starts jobs. It returns the rest, so that those that are done are settled."""
 _BATCH_JOBS_MAX = 100_000
 """Far more than a driver should hold at once."""
-_GC_DEFAULT, _GC_THRESHOLDS = (700, 10, 10), (300_000, 20, 50)
-"""Python's thresholds and those of a driver. It holds thousands of jobs, and none is garbage: with
-the first ones, a fifth of its time is spent on looking at them. The second are above the number of
-objects that it makes for the jobs of three batches."""
+_NEW_OBJECTS = 300_000
+"""More than a driver makes for the jobs of three batches. With Python's own threshold, a fifth of
+its time is spent on looking for garbage."""
 
 
 def run(
@@ -84,21 +82,10 @@ def run(
     """
     worker = SparkWorker(spark, handlers, batch_jobs=batch_jobs)
     worker.configure(url, concurrency=concurrency, drain_s=drain_s, **options)
-    with _rarer_collections():
+    keep_large_blocks()
+    with collecting_rarely(_NEW_OBJECTS):
         worker.run_sync(burst=burst, kinds=kinds)
     return worker.counters
-
-
-@contextmanager
-def _rarer_collections() -> Iterator[None]:
-    """Let Python look for garbage more rarely meanwhile, unless the program has set that itself."""
-    before = gc.get_threshold()
-    if before == _GC_DEFAULT:
-        gc.set_threshold(*_GC_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class SparkWorker(Worker):

@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
 from bucketq.client.loop_thread import LoopThread
 from bucketq.errors import PayloadTooLargeError
 from bucketq.model.records import JobRecord
+from bucketq.process_memory import collecting_rarely, keep_large_blocks
 from bucketq.queue.job import FETCH_BYTES
 from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import StreamOptions, stream_options
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _encode = msgspec.json.Encoder().encode
+_NEW_OBJECTS = 300_000
+"""More than the source makes for several batches, so that Python does not look for garbage among
+their jobs."""
 _ROWS_PER_PARTITION = 5_000
 """Two partitions for a default micro-batch of 10,000 jobs; ``minPartitions`` asks for more."""
 
@@ -57,6 +61,8 @@ class _OpenStream:
 
     def __init__(self, options: StreamOptions) -> None:
         self._stack = AsyncExitStack()
+        self._stack.enter_context(collecting_rarely(_NEW_OBJECTS))
+        keep_large_blocks()
         self._loop_thread = LoopThread()
         self.call = self._loop_thread.call
         try:

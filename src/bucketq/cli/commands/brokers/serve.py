@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 from collections.abc import Coroutine
@@ -31,6 +30,7 @@ from bucketq.clock import Clock, SystemClock
 from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.model.partitions import Partition
+from bucketq.process_memory import collect_rarely, keep_large_blocks
 from bucketq.store.measured_store import MeasuredStore, OnRequest
 from bucketq.store.queue_search import QueueFolder, is_folder
 from bucketq.store.url import Location, open_store
@@ -51,10 +51,8 @@ _ECHO_S = 0.25
 # How long to wait for the queues to be open before the address is printed anyway.
 _OPEN_S = 10.0
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
-# Objects of a broker die at once or live long, so frequent collections find nothing.
-_GC_THRESHOLDS = (100_000, 20, 50)
-# Just below 32 MiB, the largest block that glibc keeps for reuse (DEFAULT_MMAP_THRESHOLD_MAX).
-_LARGEST_KEPT_BYTES = 31 << 20
+# More than the requests of many callers make between two commits.
+_NEW_OBJECTS = 100_000
 
 
 Urls = Annotated[
@@ -235,11 +233,8 @@ def _tune_process() -> None:
     from bucketq.rpc.grpc.descriptors import raise_limit
 
     raise_limit()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    # Each commit allocates a large block for one write. Until glibc has seen such a block freed,
-    # it maps fresh pages each time, and faulting them in costs more than filling them.
-    large_block = bytearray(_LARGEST_KEPT_BYTES)
-    del large_block
+    collect_rarely(_NEW_OBJECTS)
+    keep_large_blocks()
 
 
 def _locations(urls: list[str]) -> list[tuple[str, Location]]:

@@ -1,0 +1,46 @@
+"""How a process that commits many jobs handles its memory: brokers, and drivers on Spark.
+
+These settings belong to the whole process, so only a program that is all bucketq changes them, or
+one that has left them as they are.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_PYTHON_THRESHOLDS = (700, 10, 10)
+_OLDER_THRESHOLDS = (20, 50)
+_LARGEST_KEPT_BYTES = 31 << 20
+"""Just below 32 MiB, the largest block that glibc keeps for reuse (DEFAULT_MMAP_THRESHOLD_MAX)."""
+
+
+def collect_rarely(new_objects: int) -> None:
+    """Let Python look for garbage when there are so many new objects, if that is as it was.
+
+    Records of jobs die at once or live long, and are never garbage that has to be looked for.
+    """
+    if gc.get_threshold() == _PYTHON_THRESHOLDS:
+        gc.set_threshold(new_objects, *_OLDER_THRESHOLDS)
+
+
+@contextmanager
+def collecting_rarely(new_objects: int) -> Iterator[None]:
+    """Do that for a while."""
+    before = gc.get_threshold()
+    collect_rarely(new_objects)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def keep_large_blocks() -> None:
+    """Have ``malloc`` reuse large blocks.
+
+    Each commit allocates one for its write. Until glibc has seen such a block freed, it maps fresh
+    pages each time, and faulting them in costs more than filling them.
+    """
+    block = bytearray(_LARGEST_KEPT_BYTES)
+    del block
