@@ -71,23 +71,31 @@ class DirectLeaseExpiry:
         gap_s = 0.0 if last is None else looked_s - last
         if last is None or _is_pause(gap_s, settings.lease_s, settings.heartbeat_s):
             self._watching_since = looked_s
+        # If so, a job that was seen to change within the grace period is not stale.
+        is_watching = last is not None and gap_s <= _LONGEST_GAP_S
         looked_at = now - timedelta(seconds=monotonic_s - looked_s)
+        known, jobs, grace_s = self._seen, state.jobs.by_id, settings.grace_s
         seen: dict[str, tuple[int, datetime | None, float]] = {}
         stale = []
         for job_id in state.running:
-            job = state.jobs.by_id[job_id]
-            attempt, heartbeat_at, since = self._seen.get(job_id, (0, None, monotonic_s))
-            if (attempt, heartbeat_at) != (job.attempt, job.heartbeat_at):
-                since = monotonic_s  # Or earlier: the look may have taken long.
+            job = jobs[job_id]
+            sight = known.get(job_id)
+            if sight is None or sight[1] != job.heartbeat_at or sight[0] != job.attempt:
+                # Or earlier: the look may have taken long.
+                sight = (job.attempt, job.heartbeat_at, monotonic_s)
+            seen[job_id] = sight
+            if is_watching and looked_s - sight[2] < grace_s:
+                continue  # As nearly all: a queue may have thousands of running jobs.
             lease_s = settings.lease_s if job.lease_s is None else job.lease_s
+            since = sight[2]
             if _is_pause(gap_s, lease_s, settings.heartbeat_s):
                 since = max(since, looked_s - lease_s)
-            seen[job_id] = (job.attempt, job.heartbeat_at, since)
+                seen[job_id] = (job.attempt, job.heartbeat_at, since)
             silent_s = looked_s - since
             wall_s = (looked_at - job.heartbeat_at).total_seconds() if job.heartbeat_at else 0.0
             watched_s = min(silent_s, looked_s - self._watching_since)
-            has_grace = last is not None and watched_s < settings.grace_s
-            if silent_s >= lease_s + settings.grace_s or (
+            has_grace = last is not None and watched_s < grace_s
+            if silent_s >= lease_s + grace_s or (
                 wall_s >= lease_s + settings.clock_margin_s and not has_grace
             ):
                 stale.append(Expire(job=job_id, attempt=job.attempt))
