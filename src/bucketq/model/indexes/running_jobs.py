@@ -21,7 +21,7 @@ def running_bytes(job: JobRecord) -> int:
 class RunningJobs:
     """The ids of the running jobs of one state, in the order in which they were claimed."""
 
-    __slots__ = ("_groups", "_sizes", "freed", "in_group", "size_bytes")
+    __slots__ = ("_groups", "_sizes", "freed", "in_group", "of_batch", "size_bytes")
 
     def __init__(self) -> None:
         """Begin without jobs."""
@@ -33,6 +33,9 @@ class RunningJobs:
         """How many jobs of each group are running."""
         self.freed: set[str] = set()
         """The groups of which a job has ended since this was last emptied."""
+        self.of_batch: dict[str, dict[str, JobRecord]] = {}
+        """By the secret of a consumer's batch, records that were found to belong to it: that
+        follows from their leases, which are hashes. One that was replaced is checked again."""
 
     def __len__(self) -> int:
         return len(self._sizes)

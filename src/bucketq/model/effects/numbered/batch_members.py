@@ -11,6 +11,9 @@ from bucketq.model.numbered_batches import ConsumerRecord, PreparedBatch
 from bucketq.model.records import HEARD, JobRecord
 from bucketq.model.state import State
 
+_BATCHES_KEPT = 8
+"""Of how many batches it is remembered which jobs belong to them: those of a few streams."""
+
 
 def give_back(state: State, held: list[JobRecord], now: datetime) -> None:
     """Release jobs at no cost."""
@@ -35,18 +38,33 @@ def sort_jobs(
     held: list[JobRecord] = []
     lost: list[str] = []
     known, secret = state.jobs.by_id, batch.secret
+    members = _found_before(state, secret)
     for job_id in ids:
         job = known.get(job_id)
-        if (
-            job is not None
-            and job.status == "running"
+        if job is None:
+            lost.append(job_id)
+        elif members.get(job_id) is job:
+            held.append(job)
+        elif (
+            job.status == "running"
             and batch.may_hold(job)
             and job.lease == leases.lease_of(secret, job_id, job.attempt)
         ):
+            members[job_id] = job
             held.append(job)
         else:
             lost.append(job_id)
     return held, tuple(lost)
+
+
+def _found_before(state: State, secret: str) -> dict[str, JobRecord]:
+    """The records that were found to belong to the batch with this secret, to be added to."""
+    found = state.running.of_batch
+    if secret not in found:
+        if len(found) == _BATCHES_KEPT:
+            del found[next(iter(found))]
+        found[secret] = {}
+    return found[secret]
 
 
 def renew(state: State, held: list[JobRecord], lease_s: float | None, now: datetime) -> None:

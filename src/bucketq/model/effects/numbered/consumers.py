@@ -123,6 +123,7 @@ def claim(state: State, operation: ClaimBatch, now: datetime) -> BatchState:
     done, lost = sort_jobs(state, record, record.jobs)
     if closes:
         _complete(state, done, now)
+        state.running.of_batch.pop(record.secret, None)
         record = record.closed(now)
     if taken:
         claimed = replace(
@@ -327,6 +328,7 @@ def _close(
         return BatchState(operation.batch, 0)
     held, lost = sort_jobs(state, record, record.jobs)
     settle(held)
+    state.running.of_batch.pop(record.secret, None)
     state.put_row(record.closed(now))
     return BatchState(record.batch, len(held), lost)
 
