@@ -1,4 +1,4 @@
-"""How a process that commits many jobs handles its memory: brokers, and drivers on Spark.
+"""How a process with many jobs handles its memory: brokers, drivers and executors on Spark.
 
 These settings belong to the whole process, so only a program that is all bucketq changes them, or
 one that has left them as they are.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 _PYTHON_THRESHOLDS = (700, 10, 10)
 _OLDER_THRESHOLDS = (20, 50)
@@ -34,6 +35,13 @@ def collecting_rarely(new_objects: int) -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+@lru_cache(maxsize=1)
+def freeze_modules() -> None:
+    """Exempt what was imported so far from collections, once in a process."""
+    gc.collect()
+    gc.freeze()
 
 
 def keep_large_blocks() -> None:

@@ -13,11 +13,10 @@ the driver while the task runs.
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain, islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +28,7 @@ from bucketq.client.loop_thread import LoopThread
 from bucketq.clock import SystemClock
 from bucketq.model.records import JobRecord
 from bucketq.model.side_objects import is_side
+from bucketq.process_memory import freeze_modules
 from bucketq.queue.job import Job
 from bucketq.spark.handlers.handler_payloads import FetchedJob, HandlerPayloads
 from bucketq.spark.handlers.job_child import run_in_child
@@ -106,22 +106,12 @@ def run_partition(
         numbers += batch.column(0).to_pylist()
         rows += map(_decode, batch.column(1).to_pylist())
     outcomes = iter(run_jobs(settings, [*chain.from_iterable(rows)]))
-    _exempt_modules()
+    # Spark collects garbage after every task, which would take longer than many short handlers.
+    freeze_modules()
     bodies = [msgspec.json.encode([*islice(outcomes, len(row))]) for row in rows]
     yield pa.RecordBatch.from_arrays(
         [pa.array(numbers, pa.int32()), pa.array(bodies, pa.binary())], names=["n", "body"]
     )
-
-
-@lru_cache(maxsize=1)
-def _exempt_modules() -> None:
-    """Exempt what was imported from garbage collections, once in a process.
-
-    Spark collects garbage after every task, which otherwise takes longer than thousands of short
-    handlers: modules are most of what it looks at.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def run_jobs(settings: TaskSettings, jobs: Sequence[JobRecord | None]) -> list[HandlerOutcome]:

@@ -33,6 +33,7 @@ from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.history import is_wanted
 from bucketq.model.segments import SegmentRecord
 from bucketq.model.settings import Settings
+from bucketq.spark.executor_memory import exempt_modules
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.spark.table.held_reservation import HeldReservation, opened_bulk
 from bucketq.spark.table.row_columns import RowColumns, cut_rows, encode_columns, size_of
@@ -87,6 +88,7 @@ class BulkRows:
         self, batches: Iterator[pa.RecordBatch], position: BulkPosition, id_source: str
     ) -> TaskRows:
         """Put the rows of a task, or send them; the ids of its jobs follow from ``id_source``."""
+        exempt_modules()
         partition, writer = task_context().partitionId(), position.writer
         rows = encode_batches(batches, self.columns, self.settings, id_source, partition)
         first = list[RowColumns]()

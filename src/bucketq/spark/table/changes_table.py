@@ -23,6 +23,7 @@ from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.errors import HistoryGapError, UnavailableError
 from bucketq.queue.change import Change, HistoryRange, change_of
 from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
+from bucketq.spark.executor_memory import exempt_modules
 from bucketq.spark.format_options import ReadOptions
 from bucketq.spark.queue_access import QueueAccess, opened_store
 from bucketq.store.base import ObjectMissingError
@@ -137,6 +138,7 @@ def plan(access: QueueAccess, wanted: VersionRange) -> list[ChangesPartition]:
 def read_changes(access: QueueAccess, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Read the changes of a partition, on an executor."""
     assert isinstance(partition, ChangesPartition)  # noqa: S101 - Spark gives back what it was given
+    exempt_modules()
     changes = _decode_all(partition.body)
     if partition.versions is not None:
         changes += asyncio.run(_read_versions(access, partition.versions))

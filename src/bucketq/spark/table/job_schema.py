@@ -26,6 +26,7 @@ from pyspark.sql.datasource import InputPartition
 from bucketq.archive.archive_lines import decode_line
 from bucketq.model.records import Encoding, JobRecord
 from bucketq.model.side_objects import is_side, read_ref
+from bucketq.spark.executor_memory import exempt_modules
 from bucketq.spark.large_bodies import LargeRef, with_bodies
 from bucketq.spark.queue_access import QueueAccess
 
@@ -87,6 +88,7 @@ def fetched_batches(
 
     Raises as ``with_bodies``.
     """
+    exempt_modules()
     for some in with_bodies(access, jobs, fetch_bytes):
         yield from job_batches(some)
 

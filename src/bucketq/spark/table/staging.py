@@ -27,6 +27,7 @@ from bucketq.client.connect_arguments import BROKERS
 from bucketq.clock import SystemClock
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.model.base import NewJob
+from bucketq.spark.executor_memory import exempt_modules
 from bucketq.spark.format_options import WriteOptions
 from bucketq.spark.queue_access import opened_store
 from bucketq.spark.table.row_encoding import decode_rows, encode_rows
@@ -181,6 +182,7 @@ class RowStager:
         id_source: str | None = None,
     ) -> StagedRows:
         """Stage the rows of a task; job ids follow from ``id_source``, by default the write id."""
+        exempt_modules()
         partition = context.partitionId()
         rows = encode_rows(batches, self.columns, self.settings, id_source or write_id, partition)
         parcel = self._staging(write_id).stage(rows.body, partition, context.taskAttemptId())

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from bucketq.model.records import JobRecord
-from bucketq.spark.handlers import executor_task
+from bucketq.process_memory import freeze_modules
 from bucketq.spark.handlers.executor_task import (
     HandlerOutcome,
     TaskSettings,
@@ -348,7 +348,7 @@ def test_outcomes_have_the_numbers_of_their_rows() -> None:
 
 def test_modules_are_not_looked_at_when_garbage_is_collected_after_each_task() -> None:
     jobs = pa.record_batch([pa.array([0], pa.int32()), [row(record("double", 4))]], ["n", "body"])
-    executor_task._exempt_modules.cache_clear()
+    freeze_modules.cache_clear()
     gc.unfreeze()
     try:
         for _ in range(2):
