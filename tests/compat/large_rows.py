@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
+import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
 from bucketq.archive.archive_layout import Layout, hour_of
-from bucketq.archive.writer import _line
 from bucketq.codec.segment_file import encode_segment, row_of, sort_rows
 from bucketq.model.records import Encoding, JobRecord
 from bucketq.model.segments import SegmentRecord
@@ -110,7 +110,7 @@ def large_archive() -> tuple[str, bytes]:
         result_encoding="object",
     )
     cancelled = replace(_job(6), status="done", outcome="cancelled", finished_at=moment)
-    body = b"".join(_line(job, None) for job in (completed, cancelled))
+    body = msgspec.json.Encoder().encode_lines([completed, cancelled])
     return Layout("").file_key(hour_of(moment), 1070, body), body
 
 

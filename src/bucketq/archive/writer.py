@@ -6,9 +6,10 @@ outcome is retried. The key is derived from the content, so a retry is idempoten
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,19 +41,27 @@ class ArchiveWriter:
         """The address of the archive, for messages."""
         return f"{self._store.url.rstrip('/')}/{self._layout.root}"
 
-    async def write(self, jobs: Iterable[FinishedJob], version: int) -> list[str]:
+    async def write(
+        self, jobs: Sequence[FinishedJob], version: int, lines: Sequence[bytes] = ()
+    ) -> list[str]:
         """Write jobs that were done at ``version`` of the queue; return the keys.
+
+        ``lines`` are the encoded jobs, without fields that are not known, if they were made before.
 
         Raises:
             UnavailableError: The outcome is unknown; call it again.
             StoreRefusedError: The store rejects the files; the jobs stay in the queue.
         """
-        by_hour: dict[datetime, list[FinishedJob]] = {}
-        for moment, together in groupby(jobs, lambda each: finished_at(each[0])):
-            by_hour.setdefault(hour_of(moment), []).extend(together)
+        made = lines or [_encoder.encode(job) for job, _ in jobs]
+        if any(extra for _, extra in jobs):
+            made = [_extended(line, extra) for line, (_, extra) in zip(made, jobs, strict=True)]
+        by_hour: dict[datetime, list[bytes]] = {}
+        moments = (finished_at(job) for job, _ in jobs)
+        for moment, together in groupby(zip(moments, made, strict=True), itemgetter(0)):
+            by_hour.setdefault(hour_of(moment), []).extend(line for _, line in together)
         keys = []
         for hour, some in by_hour.items():
-            body = _lines(some)
+            body = b"\n".join((*some, b""))
             key = self._layout.file_key(hour, version, body)
             await self._store.put(key, body)
             keys.append(key)
@@ -76,12 +85,6 @@ class ArchiveWriter:
         return await prune(self._store, self._layout, before)
 
 
-def _lines(jobs: Sequence[FinishedJob]) -> bytes:
-    if not any(extra for _, extra in jobs):  # Encoded together, they take half the time.
-        return _encoder.encode_lines([job for job, _ in jobs])
-    return b"".join([_line(*each) for each in jobs])
-
-
-def _line(job: JobRecord, extra: dict[str, Raw] | None) -> bytes:
-    line = _encoder.encode(job)
-    return (line if not extra else line[:-1] + b"," + _encoder.encode(extra)[1:]) + b"\n"
+def _extended(line: bytes, extra: dict[str, Raw] | None) -> bytes:
+    """Add fields that this version does not know to the line of a job."""
+    return line if not extra else line[:-1] + b"," + _encoder.encode(extra)[1:]

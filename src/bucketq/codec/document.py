@@ -148,6 +148,8 @@ class _Section:
 
     def _encode_rows(self, state: State, rows: list[Any]) -> bytes:
         if not state.extra:
+            if self.name == "jobs" and (lines := state.done.lines_of(rows)) is not None:
+                return b"\n" + SEPARATOR.join(lines)
             text = _encoder.encode_lines(rows)
             joined = text.replace(b"\n", SEPARATOR)
             if len(joined) - len(text) == len(rows):  # A comma for each line, and a line a row.

@@ -43,5 +43,5 @@ class Outbox(Struct, frozen=True):
 
     version: int
     jobs: tuple[tuple[JobRecord, dict[str, Raw] | None], ...]
-    sizes: tuple[int, ...]
-    """About how many bytes the line of each takes."""
+    lines: tuple[bytes, ...]
+    """The line of each, without such fields."""

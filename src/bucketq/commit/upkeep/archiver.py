@@ -151,7 +151,7 @@ class Archiver:
         """Archive jobs, and remove them from the queue; return how many left by this."""
         count, files = 0, _archive_files(outbox)
         while some := list(islice(files, _FILES_AT_ONCE)):
-            writing = (self._write(jobs, outbox.version) for jobs in some)
+            writing = (self._write(*each, outbox.version) for each in some)
             written = await asyncio.gather(*writing, return_exceptions=True)
             failures = [each for each in written if isinstance(each, BaseException)]
             parts = [each for each in written if not isinstance(each, BaseException)]
@@ -161,17 +161,21 @@ class Archiver:
                 raise failures[0]
         return count
 
-    async def _write(self, jobs: Sequence[FinishedJob], version: int) -> ArchivedPart:
-        keys = await self._put(jobs, version)
+    async def _write(
+        self, jobs: Sequence[FinishedJob], lines: Sequence[bytes], version: int
+    ) -> ArchivedPart:
+        keys = await self._put(jobs, lines, version)
         ids = tuple([(job.id, job.seq) for job, _ in jobs])
         return ArchivedPart(ids, tuple(map(self._writer.name_of, keys)))
 
-    async def _put(self, jobs: Sequence[FinishedJob], version: int) -> list[str]:
+    async def _put(
+        self, jobs: Sequence[FinishedJob], lines: Sequence[bytes], version: int
+    ) -> list[str]:
         for attempt in range(_WRITE_TRIES - 1):
             with suppress(UnavailableError):
-                return await self._writer.write(jobs, version)
+                return await self._writer.write(jobs, version, lines)
             await asyncio.sleep(fraction(self._clock) * 2**attempt)
-        return await self._writer.write(jobs, version)
+        return await self._writer.write(jobs, version, lines)
 
     async def _prune(self, current: Callable[[], State | None]) -> None:
         """Delete what is too old; for good, so not by the clock of this process alone."""
@@ -197,14 +201,14 @@ def _crowd_bytes(state: State) -> int:
     return min(_CROWD_BYTES, max(least, unfinished_bytes // 16))
 
 
-def _archive_files(outbox: Outbox) -> Iterator[Sequence[FinishedJob]]:
-    """Split jobs into archive files."""
-    jobs, start, size_bytes = outbox.jobs, 0, 0
-    for place, length in enumerate(outbox.sizes):
+def _archive_files(outbox: Outbox) -> Iterator[tuple[Sequence[FinishedJob], Sequence[bytes]]]:
+    """Split jobs and their lines into archive files."""
+    jobs, lines, start, size_bytes = outbox.jobs, outbox.lines, 0, 0
+    for place, length in enumerate(map(len, lines)):
         is_full = place - start == _FILE_JOBS or size_bytes + length > _FILE_BYTES
         if is_full and place > start:
-            yield jobs[start:place]
+            yield jobs[start:place], lines[start:place]
             start, size_bytes = place, 0
         size_bytes += length
     if start < len(jobs):
-        yield jobs[start:]
+        yield jobs[start:], lines[start:]

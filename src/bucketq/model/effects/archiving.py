@@ -30,7 +30,7 @@ def read_outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
     done, extra = state.done, state.extra
     chosen = list(islice(_leaving(done, operation, now), operation.limit or None))
     jobs = [(job, extra.get(("jobs", job.id)) if extra else None) for job in chosen]
-    return Outbox(state.version, tuple(jobs), tuple(map(done.bytes_of, chosen)))
+    return Outbox(state.version, tuple(jobs), tuple(done.lines_of(chosen) or ()))
 
 
 def is_due(done: FinishedJobs, age_s: float, now: datetime) -> bool:

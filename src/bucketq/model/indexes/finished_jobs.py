@@ -1,37 +1,41 @@
 """The finished jobs of a queue, in the order in which they finished.
 
-They wait here to be archived. Nearly all of them finish in order, so they are a run that is sorted
+They wait here to be archived, each with the line that the object and the archive have of it, which
+is made once. Nearly all of them finish in order, so they are a run that is sorted
 already, with others beside it that came late: a clock was set back, or another host's is behind.
 Adding and removing one costs the same at any size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import merge
+from typing import cast
 
 import msgspec
 
 from bucketq.model.records import JobRecord
 
-_encode_into = msgspec.json.Encoder().encode_into
+_encoder = msgspec.json.Encoder()
+_BETWEEN_LINES = 2
+"""A comma and a line feed, in the object."""
 
 
 class FinishedJobs:
     """Jobs that are done, by id and by the time at which they finished."""
 
-    __slots__ = ("_late", "_run", "_sizes", "size_bytes")
+    __slots__ = ("_late", "_lines", "_run", "size_bytes")
 
     def __init__(self) -> None:
         self._run: dict[str, JobRecord] = {}
         self._late: dict[str, JobRecord] = {}
-        self._sizes: dict[str, int] = {}
+        self._lines: dict[str, bytes] = {}
         self.size_bytes = 0
         """How many bytes they take in the object."""
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return len(self._lines)
 
     def __iter__(self) -> Iterator[JobRecord]:
         """All of them, in the order in which they finished."""
@@ -39,15 +43,14 @@ class FinishedJobs:
             return iter(self._run.values())
         return merge(self._run.values(), sorted(self._late.values(), key=_order), key=_order)
 
-    def add_all(self, jobs: Iterable[JobRecord]) -> None:
+    def add_all(self, jobs: Collection[JobRecord]) -> None:
         """Add jobs that are done."""
-        run, sizes, line = self._run, self._sizes, bytearray()
-        last = self._last()
+        lines = _encode_all(jobs)
+        self.size_bytes += sum(map(len, lines)) + _BETWEEN_LINES * len(lines)
+        run, last = self._run, self._last()
         newest = None if last is None else _order(last)
-        for job in jobs:
-            _encode_into(job, line)
-            sizes[job.id] = size_bytes = len(line) + 2  # A comma and a line feed.
-            self.size_bytes += size_bytes
+        for job, line in zip(jobs, lines, strict=True):
+            self._lines[job.id] = line
             order = _order(job)
             if newest is None or order >= newest:
                 run[job.id], newest = job, order
@@ -56,9 +59,9 @@ class FinishedJobs:
 
     def remove_all(self, jobs: Iterable[JobRecord]) -> int:
         """Take out jobs that have left; return how many bytes they took."""
-        run, sizes, size_bytes = self._run, self._sizes, 0
+        run, lines, size_bytes = self._run, self._lines, 0
         for job in jobs:
-            size_bytes += sizes.pop(job.id)
+            size_bytes += len(lines.pop(job.id)) + _BETWEEN_LINES
             if run.pop(job.id, None) is None:
                 del self._late[job.id]
         self.size_bytes -= size_bytes
@@ -66,7 +69,18 @@ class FinishedJobs:
 
     def bytes_of(self, job: JobRecord) -> int:
         """How many bytes one of them takes in the object, without fields that are not known."""
-        return self._sizes[job.id]
+        return len(self._lines[job.id]) + _BETWEEN_LINES
+
+    def lines_of(self, jobs: Sequence[JobRecord]) -> list[bytes] | None:
+        """The lines of jobs, without fields that are not known; None if not all of them are done.
+
+        Those of the queue are mostly not, and the first and the last show it.
+        """
+        known = self._lines
+        if not jobs or jobs[0].id not in known or jobs[-1].id not in known:
+            return None
+        found = [known.get(job.id) for job in jobs]
+        return None if None in found else cast("list[bytes]", found)
 
     def oldest(self) -> JobRecord | None:
         """The one that finished first, or None."""
@@ -80,6 +94,15 @@ class FinishedJobs:
 
     def _last(self) -> JobRecord | None:
         return next(reversed(self._run.values()), None)
+
+
+def _encode_all(jobs: Collection[JobRecord]) -> list[bytes]:
+    """Encode jobs, each on one line; together they take half the time."""
+    lines = _encoder.encode_lines(jobs).split(b"\n")
+    if len(lines) == len(jobs) + 1:
+        return lines[:-1]
+    # A payload came with line breaks between its values.
+    return [msgspec.json.format(_encoder.encode(job), indent=-1) for job in jobs]
 
 
 def finished_at(job: JobRecord) -> datetime:

@@ -73,10 +73,10 @@ def test_jobs_that_are_in_the_archive_leave_although_another_file_failed(
             writer = queue._committer._archiver._writer
             write = writer.write
 
-            async def refuse_one(jobs: Any, version: int) -> list[str]:
+            async def refuse_one(jobs: Any, version: int, lines: Any) -> list[str]:
                 if jobs[0][0].id == ids[1]:
                     raise StoreRefusedError("no space left")
-                keys: list[str] = await write(jobs, version)
+                keys: list[str] = await write(jobs, version, lines)
                 return keys
 
             writer.write = refuse_one

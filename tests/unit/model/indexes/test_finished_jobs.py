@@ -71,7 +71,7 @@ def test_jobs_that_left_are_forgotten() -> None:
     jobs = [finished(seq, -seq if seq % 2 else seq) for seq in range(100)]
     done.add_all(jobs)
     done.remove_all(jobs)
-    assert not any((done._run, done._late, done._sizes))
+    assert not any((done._run, done._late, done._lines))
 
 
 def test_a_job_is_due_by_its_age_or_if_it_finished_far_in_the_future() -> None:
