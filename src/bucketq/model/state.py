@@ -200,8 +200,7 @@ class State:
         They leave no entries behind, so there is nothing to sweep.
         """
         self._replace_all(jobs, "queued", "running")
-        for job in jobs:
-            self.running.add(job)
+        self.running.add_all(jobs)
 
     def put_back(self, jobs: Iterable[JobRecord]) -> None:
         """Put jobs back that were taken out of their lanes, unchanged."""
@@ -213,8 +212,7 @@ class State:
         self._replace_all(jobs, "running", "done")
         if self.followed.is_used:
             self.followed.note_all(jobs)
-        for job in jobs:
-            self.running.remove(job.id)
+        self.running.remove_all(jobs)
         self.done.add_all(jobs)
 
     def put_job(self, job: JobRecord) -> None:
@@ -367,7 +365,8 @@ class State:
             self.jobs.replace(job for job in jobs if job.id not in lent)
             self.jobs.insert(moved)
             for job in moved:
-                self.unique.add(job)
+                if job.unique is not None:
+                    self.unique.add(job)
                 if unknown := lent[job.id].unknown:
                     self.extra["jobs", job.id] = unknown
         else:
@@ -413,7 +412,7 @@ class State:
                 self.requires[EXPIRY] = None
                 self.expiring.add(job)
         elif job.status == "running":
-            self.running.add(job)
+            self.running.add_all((job,))
         elif job.status == "done":
             self.done.add_all((job,))
         else:
@@ -434,7 +433,7 @@ class State:
             else:
                 self.waiting.sweep(job, self.count(job.kind, "queued"))
         elif job.status == "running":
-            self.running.remove(job.id)
+            self.running.remove_all((job,))
         elif job.status == "done":
             self.done.remove_all((job,))
         else:

@@ -94,7 +94,7 @@ class _Load:
     def take(self, jobs: Sequence[JobRecord]) -> int:
         """Take jobs until it is full; return how many can leave their lane."""
         for count, job in enumerate(jobs):
-            if self.has(job):
+            if job.seq in self._seen:
                 continue
             if self._bytes_left != inf:
                 self._bytes_left -= payload_size(job)

@@ -370,6 +370,14 @@ class ColdJobs:
 
     def _lend_all(self, segment: Segment, jobs: list[ColdJob]) -> list[JobRecord]:
         """Lend jobs to the table; return those that were not handed to their lanes before."""
+        ids = [found.id for _, found, _ in jobs]
+        if self._lent.keys().isdisjoint(ids):  # As nearly always.
+            fresh = [found for _, found, _ in jobs]
+            self._table.by_id.update(zip(ids, fresh, strict=True))
+            self.lent_dead += len(jobs) * (segment.record.cls == "dead")
+            new = [Lent(segment, position, True, unknown) for position, _, unknown in jobs]  # noqa: FBT003 - fast
+            self._lent.update(zip(ids, new, strict=True))
+            return fresh
         fresh = []
         for position, found, unknown in jobs:
             lent = self._lent.get(found.id)

@@ -5,7 +5,7 @@ They are always in the queue object, which every commit writes again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bucketq.model.records import JobRecord
 
@@ -46,20 +46,25 @@ class RunningJobs:
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._sizes
 
-    def add(self, job: JobRecord) -> None:
-        """Add a job that was claimed."""
-        size_bytes = running_bytes(job)
-        self._sizes[job.id] = size_bytes
-        self.size_bytes += size_bytes
-        if job.group:
-            self._groups[job.id] = job.group
-            self.in_group[job.group] = self.in_group.get(job.group, 0) + 1
+    def add_all(self, jobs: Iterable[JobRecord]) -> None:
+        """Add jobs that were claimed."""
+        for job in jobs:
+            self._sizes[job.id] = size_bytes = running_bytes(job)
+            self.size_bytes += size_bytes
+            if job.group:
+                self._groups[job.id] = job.group
+                self.in_group[job.group] = self.in_group.get(job.group, 0) + 1
 
-    def remove(self, job_id: str) -> None:
-        """Take out a job that is not running any more."""
-        self.size_bytes -= self._sizes.pop(job_id)
-        if self._groups and (group := self._groups.pop(job_id, "")):
-            self.freed.add(group)
-            self.in_group[group] -= 1
-            if not self.in_group[group]:
-                del self.in_group[group]
+    def remove_all(self, jobs: Iterable[JobRecord]) -> None:
+        """Take out jobs that are not running any more."""
+        for job in jobs:
+            self.size_bytes -= self._sizes.pop(job.id)
+            if self._groups and (group := self._groups.pop(job.id, "")):
+                self.freed.add(group)
+                self.in_group[group] -= 1
+                if not self.in_group[group]:
+                    del self.in_group[group]
+
+    def bytes_of(self, ids: Iterable[str]) -> int:
+        """About how many bytes some of them take in the object."""
+        return sum(map(self._sizes.__getitem__, ids))

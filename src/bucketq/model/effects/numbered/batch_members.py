@@ -57,6 +57,11 @@ def sort_jobs(
     return held, tuple(lost)
 
 
+def note_members(state: State, secret: str, taken: tuple[JobRecord, ...]) -> None:
+    """Remember that jobs belong to a batch that was just claimed."""
+    _found_before(state, secret).update([(job.id, job) for job in taken])
+
+
 def _found_before(state: State, secret: str) -> dict[str, JobRecord]:
     """The records that were found to belong to the batch with this secret, to be added to."""
     found = state.running.of_batch

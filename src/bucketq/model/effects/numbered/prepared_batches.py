@@ -16,7 +16,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from bucketq.model.effects import leases
-from bucketq.model.effects.numbered.batch_members import give_back, renew, sort_jobs
+from bucketq.model.effects.numbered.batch_members import (
+    give_back,
+    note_members,
+    renew,
+    sort_jobs,
+)
 from bucketq.model.numbered_batches import (
     BatchState,
     ClaimBatch,
@@ -47,6 +52,7 @@ def prepare(
             seq_limit=state.next_seq,
         )
         state.put_row(replace(record, prepared=prepared, at=now))
+        note_members(state, operation.secret, taken)
     return BatchState(operation.batch, len(taken))
 
 
@@ -68,9 +74,12 @@ def look(state: State, record: ConsumerRecord, operation: ClaimBatch) -> Reserve
     ahead = record.ahead
     if ahead is None:
         return Reserved()
+    held, _ = sort_jobs(state, ahead, ahead.jobs)
+    if _are_all_wanted(state, held, operation):
+        return Reserved(tuple(held))
     taken, unwanted = list[JobRecord](), list[JobRecord]()
     bytes_left = operation.max_bytes or inf
-    for job in sort_jobs(state, ahead, ahead.jobs)[0]:
+    for job in held:
         if (
             state.paused
             or job.kind in state.paused_kinds
@@ -84,6 +93,19 @@ def look(state: State, record: ConsumerRecord, operation: ClaimBatch) -> Reserve
             taken.append(job)
             bytes_left -= size_bytes
     return Reserved(tuple(taken), tuple(unwanted))
+
+
+def _are_all_wanted(state: State, held: list[JobRecord], operation: ClaimBatch) -> bool:
+    """Whether a claim surely gets all of them, as nearly every one does."""
+    if state.paused or len(held) > operation.limit:
+        return False
+    for kind in {job.kind for job in held}:
+        if kind in state.paused_kinds or (operation.kinds and kind not in operation.kinds):
+            return False
+    if any(job.cancel_requested or job.payload_encoding for job in held):
+        return False  # An encoded payload is not as long as it is in the object.
+    size_bytes = state.running.bytes_of(job.id for job in held)
+    return not operation.max_bytes or size_bytes <= operation.max_bytes
 
 
 def hand_over(
