@@ -18,6 +18,7 @@ from bucketq.model.numbered_batches import (
     RemoveConsumer,
 )
 from bucketq.model.operations import Cancel, Pause, Push
+from bucketq.model.side_objects import PART_BYTES, SideRef, new_digest, object_name, write_ref
 from tests.unit.model.driver import Driver, new_job
 from tests.unit.model.effects.test_ack_and_claim import next_one, statuses
 from tests.unit.model.effects.test_consumers import ack, batch_of, claim, opened, release
@@ -169,6 +170,40 @@ def test_a_claim_gets_only_what_it_asks_for() -> None:
     assert batch_of(queue, 2) == ["2", "5"]
     assert [queue.job(name).status for name in "346"] == ["queued", "done", "queued"]
     assert queue.job("4").outcome == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("before", "asked"),
+    [
+        (Cancel(job="4"), {}),
+        (Pause(kind="b"), {}),
+        (None, {"kinds": ("a",)}),
+        (None, {"limit": 2}),
+        (None, {"max_bytes": 500_000}),
+    ],
+    ids=["cancelled", "paused", "kinds", "limit", "bytes"],
+)
+def test_one_job_that_a_claim_does_not_get_is_enough(
+    before: Cancel | Pause | None, asked: dict[str, Any]
+) -> None:
+    """Most claims get all of them, which is decided at once."""
+    queue = opened()
+    kinds = {"1": "a", "2": "a", "3": "a", "4": "b"}
+    jobs = [new_job(name, kind=kind) for name, kind in kinds.items()]
+    if "max_bytes" in asked:
+        queue.state.settings = replace(queue.state.settings, max_format=2)
+        digest = new_digest(b"").hexdigest()
+        name = object_name(queue.state.incarnation, 10, digest, "0" * 16)
+        large = write_ref(SideRef(name, asked["max_bytes"], digest, PART_BYTES))
+        jobs[3] = replace(jobs[3], payload=large, payload_encoding="object")
+    queue.ok(Push(jobs=tuple(jobs)))
+    queue.ok(claim(1, limit=1))
+    assert queue.ok(prepare(2, limit=3)) == BatchState(2, 3)
+    if before is not None:
+        queue.ok(before)
+    answer = queue.ok(next_one(2, **{"limit": 3} | asked))
+    assert answer == BatchState(2, 2, (), 1, prepared=2)
+    assert batch_of(queue, 2) == ["2", "3"]
 
 
 def test_a_claim_gets_only_as_many_bytes_as_it_asks_for() -> None:
