@@ -270,6 +270,7 @@ class DirectCommitter:
             is_first = settled.verdict is Verdict.LANDED
             if is_first and settled.document is document and not document.state.is_served:
                 self._history.notice(document.state, prepared.body)
+                self._archiver.notice(document.state)
             self._fairness.wrote(began_s, was_first=is_first)
             self._document = settled.document
             if is_first:

@@ -25,6 +25,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
+import msgspec
+
 from bucketq.errors import (
     BucketQError,
     ConsumerFencedError,
@@ -33,19 +35,19 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.numbered_batches import BatchState
-from bucketq.model.queue_stats import Stats
 from bucketq.model.records import JobRecord
 from bucketq.model.side_objects import payload_size
 from bucketq.queue.queue import Queue
 from bucketq.spark.format_options import StreamOptions
 from bucketq.spark.stream.acknowledge import acknowledge_micro_batch, warn_of_lost
+from bucketq.spark.stream.jobs_behind import JobsBehind
 
 A = TypeVar("A")
 
+_encode = msgspec.json.Encoder().encode
+
 POLL_S = 0.25
 """The wait between claims that find nothing: short for a person, and four cheap reads a second."""
-LAG_S = 1.0
-"""How often a stream that finds no jobs counts those that wait, as that costs a read."""
 _RENEWALS_PER_LEASE = 3
 """One renewal can fail, and the next is still in time."""
 _RETRY_S = 0.5
@@ -97,7 +99,7 @@ class MicroBatches:
         self._most_jobs = options.max_jobs
         self._left: int | None = None
         """How many jobs may still be claimed, if the query ends with what is queued now."""
-        self._waiting = 0
+        self._behind = JobsBehind(options.kinds)
         self._read_ahead: tuple[int, list[JobRecord], list[str]] | None = None
         """The number, the jobs and the lost ids of a batch that was read when it was claimed."""
         self._bounded = 0
@@ -111,13 +113,13 @@ class MicroBatches:
         self._reserved = 0
         """How many jobs an earlier driver has reserved."""
         self._preparing: asyncio.Task[None] | None = None
+        self._counting: asyncio.Task[None] | None = None
+        self._encoded: tuple[list[JobRecord], list[bytes]] = ([], [])
+        """The jobs of the prepared batch, and their lines."""
         self._sizes = (0, 0)
         """The number of jobs of the last batch, and of the bytes of their payloads."""
-        self._is_paused = False
-        """Whether a pause was logged that is still in force."""
-        self._counted_at = float("-inf")
         self._found_none_at = float("-inf")
-        """When jobs were counted, and when a claim last found none, by the loop's time."""
+        """When a claim last found none, by the loop's time."""
         self._lock = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
 
@@ -135,7 +137,7 @@ class MicroBatches:
 
     async def __aexit__(self, *error: object) -> None:
         """Stop renewing leases. An open batch stays as it is, to be repeated."""
-        for task in filter(None, (self._renewing, self._preparing)):
+        for task in filter(None, (self._renewing, self._preparing, self._counting)):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -149,16 +151,16 @@ class MicroBatches:
         """Return the batch after which a query without a checkpoint begins."""
         return self._last - 1 if self._pending else self._last
 
-    @property
-    def progress(self) -> BatchProgress:
-        """The last batch, and about how many jobs are waiting behind it."""
-        return BatchProgress(self._last, *self._sizes, self._waiting)
+    async def report(self) -> BatchProgress:
+        """Return the last batch, and about how many jobs are waiting behind it."""
+        await self._until_counted()
+        return BatchProgress(self._last, *self._sizes, self._behind.count)
 
     async def limit_to_queued(self) -> None:
         """Claim as many jobs as are queued now, and then no more."""
         stats = await self._retry(self._queue.stats)
-        self._left = self._count(stats) + self._reserved
-        self._log_pause(stats)
+        self._left = self._behind.count_in(stats) + self._reserved
+        self._behind.log_pause(stats, is_endless=False)
 
     async def latest(self, start: int, limit: int | None) -> int:
         """Acknowledge up to ``start`` and claim the next batch; return ``start`` if it is empty."""
@@ -184,7 +186,8 @@ class MicroBatches:
         self._prepared_jobs = []
         self._read_ahead = (self._last, found, lost)
         self._sizes = (len(found), sum(map(payload_size, found)))
-        await self._update_waiting(is_due=True)
+        await self._until_counted()
+        self._counting = asyncio.create_task(self._count_behind(self._last))
         return self._last
 
     async def jobs(self, start: int, end: int) -> list[JobRecord]:
@@ -206,14 +209,20 @@ class MicroBatches:
             return self._without(found, f"{what} ({shown})")
         return found
 
+    def encode(self, jobs: list[JobRecord]) -> list[bytes]:
+        """Encode the jobs of a batch for Spark, unless that was done when it was prepared."""
+        (known, lines), self._encoded = self._encoded, ([], [])
+        return lines if known is jobs else [*map(_encode, jobs)]
+
     async def prepare_next(self) -> None:
         """Prepare the next batch in the background, if it would be large and enough jobs wait."""
+        await self._until_counted()
         most = self._most
         if (
             self._held
             and not self._prepared
             and most >= _PREPARED_JOBS
-            and most <= self._waiting
+            and most <= self._behind.count
             and (self._left is None or most <= self._left)
             and self._sizes[1] <= _PREPARED_BYTES
         ):
@@ -242,6 +251,8 @@ class MicroBatches:
                     self._prepared_jobs, lost = await self._read(batch)
                     if lost:
                         self._prepared_jobs = []
+                    ready = self._prepared_jobs
+                    self._encoded = (ready, [*map(_encode, ready)])
                 else:
                     self._prepared = 0
             except BucketQError as error:
@@ -317,7 +328,7 @@ class MicroBatches:
                 self._name,
             )
             if self._left is not None:  # They are queued now, and this query takes them, too.
-                self._left = max(self._left, self._count(await self._queue.stats()))
+                self._left = max(self._left, self._behind.count_in(await self._queue.stats()))
         if state.jobs or state.lost or is_repeated:
             self._last, self._pending, self._held = batch, True, True
             if not is_repeated and max_bytes <= _BATCH_BYTES:
@@ -352,35 +363,25 @@ class MicroBatches:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._found_none_at + POLL_S - loop.time()))
 
-    async def _update_waiting(self, *, is_due: bool = False) -> None:
-        """Count the waiting jobs, if that is due or was not done for ``LAG_S``."""
-        now = asyncio.get_running_loop().time()
-        if is_due or now >= self._counted_at + LAG_S:
-            self._counted_at = now
-            stats = await self._retry(self._queue.stats)
-            self._waiting = self._count(stats)
-            self._log_pause(stats)
-
-    def _log_pause(self, stats: Stats) -> None:
-        """Log once that jobs are not claimed because of a pause, and what the stream does then."""
-        held = self._kinds(stats) if stats.paused else self._kinds(stats) & set(stats.paused_kinds)
-        waiting = sum(stats.counts.get(kind, {}).get("queued", 0) for kind in held)
-        if waiting and not self._is_paused:
+    async def _count_behind(self, batch: int) -> None:
+        """Count the jobs that wait behind a batch, while Spark begins with it."""
+        try:
+            await self._update_waiting(is_due=True)
+        except BucketQError as error:
             _log.warning(
-                "%s waiting, and %s is paused: resume it (bucketq resume); %s",
-                f"{waiting:,} jobs are" if waiting > 1 else "1 job is",
-                "the queue" if stats.paused else ", ".join(sorted(held)),
-                "the stream waits until then"
-                if self._left is None
-                else "the stream takes what is queued now, and may end without them",
+                "jobs behind batch %d of consumer %r are not counted: %s", batch, self._name, error
             )
-        self._is_paused = waiting > 0
 
-    def _kinds(self, stats: Stats) -> set[str]:
-        return set(self._options.kinds or stats.counts)
+    async def _until_counted(self) -> None:
+        if self._counting is not None:
+            await self._counting
 
-    def _count(self, stats: Stats) -> int:
-        return sum(stats.counts.get(kind, {}).get("queued", 0) for kind in self._kinds(stats))
+    async def _update_waiting(self, *, is_due: bool = False) -> None:
+        """Count the waiting jobs, if that is due."""
+        if is_due or self._behind.is_due:
+            self._behind.begin()
+            stats = await self._retry(self._queue.stats)
+            self._behind.note(stats, is_endless=self._left is None)
 
     async def _retry(self, ask: Callable[[], Awaitable[A]]) -> A:
         """Retry a request while the queue is unavailable, for as long as a lease lasts.

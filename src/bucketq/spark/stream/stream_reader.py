@@ -18,7 +18,6 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -48,7 +47,6 @@ from bucketq.spark.table.job_schema import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_encode = msgspec.json.Encoder().encode
 _NEW_OBJECTS = 300_000
 """More than the source makes for several batches, so that Python does not look for garbage among
 their jobs."""
@@ -124,7 +122,8 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return what a query's progress shows: the last batch, its size, and the lag."""
-        found = self._opened().batches.progress
+        stream = self._opened()
+        found = stream.call(stream.batches.report)
         return {
             **self._offset(found.batch),
             "jobs": found.jobs,
@@ -140,7 +139,7 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planned[0] != last:
             jobs = stream.call(stream.batches.jobs, first, last)
             check_sizes(jobs, self._options.fetch_bytes)
-            planned = split(jobs, self._options.partitions)
+            planned = split(stream.batches.encode(jobs), self._options.partitions)
             for each in planned:
                 each.access = self._options.access.for_executors()
                 each.number = last
@@ -194,14 +193,13 @@ def _exit(number: int, _frame: object) -> None:
     sys.exit(128 + number)
 
 
-def split(jobs: list[JobRecord], at_least: int) -> list[JobPartition]:
-    """Split jobs into partitions of about one size: ``at_least`` so many, if there are enough.
+def split(lines: list[bytes], at_least: int) -> list[JobPartition]:
+    """Split encoded jobs into partitions of about one size, ``at_least`` so many if possible.
 
     There are more if jobs are large: it is for Spark to run as many tasks at once as fit.
     """
-    count = min(max(at_least, ceil(len(jobs) / _ROWS_PER_PARTITION)), len(jobs))
-    cuts = [len(jobs) * number // count for number in range(count + 1)] if count else []
-    lines = [*map(_encode, jobs)]
+    count = min(max(at_least, ceil(len(lines) / _ROWS_PER_PARTITION)), len(lines))
+    cuts = [len(lines) * number // count for number in range(count + 1)] if count else []
     return [
         JobPartition.of_lines(some)
         for first, last in pairwise(cuts)
@@ -211,7 +209,8 @@ def split(jobs: list[JobRecord], at_least: int) -> list[JobPartition]:
 
 def check_sizes(jobs: Sequence[JobRecord], fetch_bytes: int | None) -> None:
     """Raise if a payload would be null in its row although the query did not ask for that."""
-    for job in jobs if fetch_bytes is None else ():
+    large = [job for job in jobs if job.payload_encoding] if fetch_bytes is None else []
+    for job in large:
         if (size_bytes := size_of(job, "payload")) > FETCH_BYTES:
             message = (
                 f"the payload of job {job.id} has {size_bytes:,} bytes, and executors fetch up to "

@@ -320,10 +320,10 @@ async def test_progress_reports_how_many_jobs_are_waiting() -> None:
     await push(world, 2, kind="other")
     async with driving(world, replace(OPTIONS, kinds=("index",))) as batches:
         await batches.latest(0, 2)
-        assert batches.progress == (1, 2, 2, 3)
+        assert await batches.report() == (1, 2, 2, 3)
         await push(world, 4)
         await batches.latest(1, 1)
-        assert batches.progress == (2, 1, 1, 6), "each batch is counted anew"
+        assert await batches.report() == (2, 1, 1, 6), "each batch is counted anew"
 
 
 @virtual

@@ -58,10 +58,10 @@ def test_no_task_carries_too_much_and_no_job_is_left_out(sizes: list[int]) -> No
 
 
 def test_a_micro_batch_of_large_jobs_has_more_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = [record(number) for number in range(10)]
-    assert len(split(jobs, 2)) == 2
+    lines = [msgspec.json.encode(record(number)) for number in range(10)]
+    assert len(split(lines, 2)) == 2
     monkeypatch.setattr(job_schema, "TASK_BYTES", 300)
-    parts = split(jobs, 2)
+    parts = split(lines, 2)
     assert len(parts) > 2
     assert [each for part in parts for each in payloads(part)] == [str(n) for n in range(10)]
 
