@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import pyarrow as pa
 from benchmarks.serving import wait_for_quiet
@@ -167,43 +168,44 @@ def _durations_ms(query: StreamingQuery) -> list[int]:
     return [each.durationMs["triggerExecution"] for each in progress]
 
 
+class _Times(NamedTuple):
+    """How many milliseconds batches take: of plain Spark, of rows of Python, and of jobs."""
+
+    plain: float
+    python: float
+    ours: float
+
+
+def _in_turns(
+    bench: Bench, streams: Streams, batch: int, turns: int, warm: int, batches: int
+) -> _Times:
+    """Run the three streams by turns; return medians.
+
+    The first turn does not count, and of the others not the ``warm`` batches: in its first seconds
+    Java compiles more than it works.
+    """
+    kept: tuple[list[int], list[int], list[int]] = ([], [], [])
+    for turn in range(1 + turns):
+        wait_for_quiet(bench.patience_s)
+        for times, run in zip(kept, (streams.rows, streams.made_up, streams.jobs), strict=True):
+            found = run(batch, warm + batches)
+            times.extend(found[warm:] if turn else ())
+    plain, python, ours = kept
+    return _Times(median(plain), median(python), median(ours))
+
+
 def measure_stream(bench: Bench) -> Iterator[Row]:
     """Take jobs in small batches and in large ones."""
     streams = Streams(bench)
-    ours_ms: list[int] = []
-    plain_ms: list[int] = []
-    python_ms: list[int] = []
-    batches = WARM_BATCHES + BATCHES
-    for turn in range(1 + TURNS * bench.repeats):
-        wait_for_quiet(bench.patience_s)
-        found = (
-            streams.rows(SMALL_BATCH, batches),
-            streams.made_up(SMALL_BATCH, batches),
-            streams.jobs(SMALL_BATCH, batches),
-        )
-        if turn:  # Java is slower the first time.
-            for kept, new in zip((plain_ms, python_ms, ours_ms), found, strict=True):
-                kept.extend(new[WARM_BATCHES:])
-    plain = median(plain_ms)
-    yield added(f"stream, each batch of {SMALL_BATCH} jobs", median(ours_ms), plain, BATCH_AIM_MS)
-    yield added("  the same with rows generated in Python", median(python_ms), plain, None)
-    batch = min(LARGE_BATCH, bench.jobs)
-    batches = max(1, bench.jobs // batch)
-    ours_ms, plain_ms, python_ms = [], [], []
-    for turn in range(1 + bench.repeats):
-        wait_for_quiet(bench.patience_s)
-        found = (
-            streams.rows(batch, 1 + batches),
-            streams.made_up(batch, 1 + batches),
-            streams.jobs(batch, 1 + batches),
-        )
-        if turn:  # As above; in the first seconds Java compiles more than it works.
-            for kept, new in zip((plain_ms, python_ms, ours_ms), found, strict=True):
-                kept.extend(new[1:])
-    plain_s = median(plain_ms) / 1e3
-    yield rated(f"stream, batches of {batch:,} jobs", batch, median(ours_ms) / 1e3, plain_s, None)
+    ms = _in_turns(bench, streams, SMALL_BATCH, TURNS * bench.repeats, WARM_BATCHES, BATCHES)
     name = "  the same with rows generated in Python"
-    yield rated(name, batch, median(python_ms) / 1e3, plain_s, None)
+    yield added(f"stream, each batch of {SMALL_BATCH} jobs", ms.ours, ms.plain, BATCH_AIM_MS)
+    yield added(name, ms.python, ms.plain, None)
+    batch = min(LARGE_BATCH, bench.jobs)
+    ms = _in_turns(bench, streams, batch, bench.repeats, 1, max(1, bench.jobs // batch))
+    plain_s = ms.plain / 1e3
+    yield rated(f"stream, batches of {batch:,} jobs", batch, ms.ours / 1e3, plain_s, None)
+    yield rated(name, batch, ms.python / 1e3, plain_s, None)
 
 
 async def do_nothing(payload: dict[str, str]) -> None:
