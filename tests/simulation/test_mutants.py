@@ -281,7 +281,7 @@ def test_letting_jobs_go_before_they_are_archived_is_noticed(monkeypatch: Patch)
     async def move(self: Archiver, outbox: Outbox) -> int:
         jobs = tuple((job.id, job.seq) for job, _ in outbox.jobs)
         left = await self._submit(Request(Archived(parts=(ArchivedPart(jobs, ("soon",)),))))
-        await self._write(outbox.jobs, outbox.version)
+        await self._write(outbox.jobs, outbox.lines, outbox.version)
         return int(left)
 
     monkeypatch.setattr(Archiver, "_move", move)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -39,14 +40,18 @@ def test_a_slot_that_is_counted_only_once_it_is_full_is_noticed(monkeypatch: Pat
 def test_a_group_whose_running_jobs_are_forgotten_by_a_reload_is_noticed(
     monkeypatch: Patch,
 ) -> None:
-    add = RunningJobs.add
+    add_all = RunningJobs.add_all
 
-    def add_without_group(self: RunningJobs, job: JobRecord) -> None:
-        add(self, job)
+    def add_without_groups(self: RunningJobs, jobs: Iterable[JobRecord]) -> None:
+        add_all(self, jobs)
         self.in_group.clear()
 
-    monkeypatch.setattr(RunningJobs, "add", add_without_group)
-    monkeypatch.setattr(RunningJobs, "remove", lambda self, job_id: self._sizes.pop(job_id))
+    def remove_without_groups(self: RunningJobs, jobs: Iterable[JobRecord]) -> None:
+        for job in jobs:
+            del self._sizes[job.id]
+
+    monkeypatch.setattr(RunningJobs, "add_all", add_without_groups)
+    monkeypatch.setattr(RunningJobs, "remove_all", remove_without_groups)
     expect("no more jobs run than a limit allows", scenario="groups", first=3)
 
 
