@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 
 from bucketq.model.effects.archiving import is_due
 from bucketq.model.indexes.finished_jobs import FinishedJobs
@@ -64,6 +66,21 @@ def test_a_later_job_under_the_same_id_is_not_taken_for_the_one_that_left() -> N
     done.remove_all([finished(1, job_id="again")])
     done.add_all([finished(2, job_id="again")])
     assert [job.seq for job in done] == [2]
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_the_line_of_a_job_is_one_line_and_of_all_jobs_or_none(others: int) -> None:
+    done = FinishedJobs()
+    broken = replace(finished(1), payload=Raw(b'{"a":\n1}'))
+    jobs = [broken, *(finished(seq) for seq in range(2, 2 + others))]
+    done.add_all(jobs)
+    lines = done.lines_of(jobs)
+    assert lines is not None
+    assert [msgspec.json.decode(line)["id"] for line in lines] == [job.id for job in jobs]
+    assert not any(b"\n" in line for line in lines)
+    assert [done.bytes_of(job) for job in jobs] == [len(line) + 2 for line in lines]
+    assert done.lines_of([*jobs, finished(9), *jobs]) is None
+    assert done.lines_of([finished(9)]) is None
 
 
 def test_jobs_that_left_are_forgotten() -> None:
