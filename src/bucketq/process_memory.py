@@ -11,26 +11,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
-_PYTHON_THRESHOLDS = (700, 10, 10)
+_PYTHON_THRESHOLDS = {(700, 10, 10), (2000, 10, 10), (2000, 10, 0)}
+"""Those of Python 3.11, of 3.13, and of later ones."""
 _OLDER_THRESHOLDS = (20, 50)
 _LARGEST_KEPT_BYTES = 31 << 20
 """Just below 32 MiB, the largest block that glibc keeps for reuse (DEFAULT_MMAP_THRESHOLD_MAX)."""
 
 
 def collect_rarely(new_objects: int) -> None:
-    """Let Python look for garbage when there are so many new objects, if that is as it was.
+    """Let Python look for garbage only when there are so many new objects.
 
     Records of jobs die at once or live long, and are never garbage that has to be looked for.
     """
-    if gc.get_threshold() == _PYTHON_THRESHOLDS:
-        gc.set_threshold(new_objects, *_OLDER_THRESHOLDS)
+    gc.set_threshold(new_objects, *_OLDER_THRESHOLDS)
 
 
 @contextmanager
 def collecting_rarely(new_objects: int) -> Iterator[None]:
-    """Do that for a while."""
+    """Do that for a while, unless the program has set thresholds itself."""
     before = gc.get_threshold()
-    collect_rarely(new_objects)
+    if before in _PYTHON_THRESHOLDS:
+        collect_rarely(new_objects)
     try:
         yield
     finally:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from bucketq import process_memory
 from bucketq.process_memory import collect_rarely, collecting_rarely, keep_large_blocks
 
 
@@ -18,16 +22,28 @@ def as_python_sets_it() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-def test_collections_are_rare_until_the_end_of_the_block() -> None:
+@pytest.mark.parametrize("default", [(700, 10, 10), (2000, 10, 10)], ids=["3.11", "3.13"])
+def test_collections_are_rare_until_the_end_of_the_block(default: tuple[int, int, int]) -> None:
+    gc.set_threshold(*default)
     with collecting_rarely(300_000):
         assert gc.get_threshold()[0] == 300_000
-    assert gc.get_threshold() == (700, 10, 10)
+    assert gc.get_threshold() == default
+
+
+def test_this_python_begins_with_thresholds_that_are_known() -> None:
+    shown = [sys.executable, "-c", "import gc; print(gc.get_threshold())"]
+    asked = subprocess.run(shown, capture_output=True, text=True, check=True, timeout=60)
+    assert ast.literal_eval(asked.stdout) in process_memory._PYTHON_THRESHOLDS
 
 
 def test_a_threshold_of_the_program_stays() -> None:
     gc.set_threshold(5_000, 10, 10)
     with collecting_rarely(300_000):
         assert gc.get_threshold() == (5_000, 10, 10)
+
+
+def test_a_process_that_is_all_bucketq_sets_its_own() -> None:
+    gc.set_threshold(5_000, 10, 10)
     collect_rarely(300_000)
-    assert gc.get_threshold() == (5_000, 10, 10)
+    assert gc.get_threshold()[0] == 300_000
     keep_large_blocks()

@@ -314,19 +314,6 @@ async def test_a_queue_unavailable_for_longer_than_a_lease_ends_the_stream() -> 
 
 
 @virtual
-async def test_progress_reports_how_many_jobs_are_waiting() -> None:
-    world = World()
-    await push(world, 5)
-    await push(world, 2, kind="other")
-    async with driving(world, replace(OPTIONS, kinds=("index",))) as batches:
-        await batches.latest(0, 2)
-        assert await batches.report() == (1, 2, 2, 3)
-        await push(world, 4)
-        await batches.latest(1, 1)
-        assert await batches.report() == (2, 1, 1, 6), "each batch is counted anew"
-
-
-@virtual
 async def test_a_batch_ends_before_its_payloads_have_too_many_bytes() -> None:
     world = World()
     async with world.rival() as queue:

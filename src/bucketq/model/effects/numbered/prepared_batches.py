@@ -135,5 +135,6 @@ def release_ahead(state: State, record: ConsumerRecord, now: datetime) -> BatchS
         return BatchState(record.batch + 1, 0)
     held, lost = sort_jobs(state, ahead, ahead.jobs)
     give_back(state, held, now)
+    state.running.of_batch.pop(ahead.secret, None)
     state.put_row(replace(record, prepared=None, at=now))
     return BatchState(ahead.batch, len(held), lost)
