@@ -126,8 +126,8 @@ class Broker:
         """The incarnation of the queue; empty until its object was read."""
         self.failure: BucketQError | None = None
         """Why it has stopped, if it failed."""
-        self.opened = asyncio.Event()
-        """Set once the object was read."""
+        self.opened = self._standby.opened
+        """Set once it leads, or stands by for another broker."""
         self.leading = asyncio.Event()
         """Set while it leads."""
         self.observer: BrokerObserver | None = None
@@ -205,7 +205,6 @@ class Broker:
         self._identity = identity
         self.idle_since = asyncio.get_running_loop().time()
         document = await self._open_object()
-        self.opened.set()
         self.incarnation = document.state.incarnation
         self._standby.record = document.state.broker
         del document  # While it stands by it holds no state.
@@ -414,6 +413,7 @@ class Broker:
             self._standby.takeover = False
             self._leader = leader
             self.leading.set()
+            self.opened.set()
             if self.observer is not None:
                 self.observer.took_over()
             _log.info("%s: leading in epoch %d", self.where, leader.epoch)

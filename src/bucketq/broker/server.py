@@ -94,7 +94,7 @@ class Server:
         return sum(broker.leader is not None for broker in self.brokers.values())
 
     def is_ready(self) -> bool:
-        """Whether it serves: one of its queues was read, and its storage answers.
+        """Whether it serves: it leads or stands by for one of its queues, and its storage answers.
 
         A server of a folder without queues is ready, too.
         """
@@ -135,7 +135,7 @@ class Server:
             _log.error("%s; the other queues are still served", error)
 
     async def until_open(self, timeout_s: float) -> None:
-        """Wait until every queue was read, or for a while; raises if all brokers have failed."""
+        """Wait until each broker leads or stands by, or for a while; raises if all have failed."""
         loop = asyncio.get_running_loop()
         opening = [
             loop.create_task(_until_open(broker, self._lives[name]))
@@ -231,7 +231,7 @@ class Server:
 
 
 async def _until_open(broker: Broker, life: asyncio.Task[None]) -> None:
-    """Wait until a queue was read, or its broker has failed."""
+    """Wait until a broker leads or stands by, or has failed."""
     opening = asyncio.get_running_loop().create_task(broker.opened.wait())
     try:
         await asyncio.wait([opening, life], return_when=asyncio.FIRST_COMPLETED)

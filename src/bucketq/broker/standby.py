@@ -70,6 +70,8 @@ class Standby:
         """An epoch whose broker is known to be gone, from the process that started this one."""
         self.record: BrokerRecord | None = None
         """The broker in the object when it was last read."""
+        self.opened = asyncio.Event()
+        """Set once there is a broker to watch; its own broker sets it when it leads."""
 
     async def vacancy(self, identity: Identity, incarnation: str) -> int:
         """Wait while another broker leads; return the epoch to follow once none does."""
@@ -93,6 +95,7 @@ class Standby:
         self, record: BrokerRecord, identity: Identity, incarnation: str, evidence: int
     ) -> int:
         """Ping the leader for as long as it answers; return the evidence against it."""
+        self.opened.set()
         if self._logged_leader != (record.address, record.epoch):
             self._logged_leader = (record.address, record.epoch)
             where = self._register.where

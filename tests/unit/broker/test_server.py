@@ -12,7 +12,7 @@ from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError, QueueNotFoundError
 from bucketq.rpc.messages import Hello, Ping
 from tests.unit.broker.land import Land
-from tests.unit.commit.worlds import virtual
+from tests.unit.commit.worlds import Effect, virtual
 
 
 class Town(Land):
@@ -187,3 +187,33 @@ async def test_a_server_is_idle_since_its_last_client_has_left() -> None:
     await asyncio.sleep(30)
     assert server.idle_s(loop.time()) == pytest.approx(30)
     await server.stop()
+
+
+@virtual
+async def test_a_server_is_not_open_before_it_leads_a_queue_without_a_broker() -> None:
+    # `serve` prints its address then, and a client that looks now must find a broker.
+    land = Land()
+
+    async def slowly(effect: Effect) -> object:
+        await asyncio.sleep(3)
+        return await effect()
+
+    land.store.stand("replace", slowly)
+    server = land.server("host1")
+    await server.start("host1:0")
+    await server.until_open(2)
+    assert not server.is_ready()
+    await server.until_open(10)
+    assert server.is_ready()
+    assert (await land.record()).address == "host1:4001"
+    await server.stop()
+
+
+@virtual
+async def test_a_server_that_stands_by_is_open_at_once() -> None:
+    land = Land()
+    async with land.serving("host1"):
+        await land.until_led_by("host1")
+        async with land.serving("host2") as second:
+            await asyncio.wait_for(second.opened.wait(), 0.1)
+            assert second.role == "standing by"

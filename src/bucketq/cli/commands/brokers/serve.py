@@ -48,7 +48,7 @@ _log = logging.getLogger("bucketq.serve")
 _IDLE_CHECK_S = 0.5
 # A second SIGTERM within this time is ignored: ``timeout`` sends two at once.
 _ECHO_S = 0.25
-# How long to wait for the queues to be open before the address is printed anyway.
+# How long to wait until each queue has a broker before the address is printed anyway.
 _OPEN_S = 10.0
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 # More than the requests of many callers make between two commits.
