@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from bucketq.errors import ClosedError
+from bucketq.loop_calls import call_on
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -52,12 +53,7 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             message = "a blocking call from the queue's own thread would never return"
             raise ClosedError(message)
-        running = asyncio.run_coroutine_threadsafe(make(*args, **kwargs), self.loop)
-        try:
-            return running.result()
-        except BaseException:
-            running.cancel()
-            raise
+        return call_on(self.loop, make, *args, **kwargs)
 
     def iterate(self, items: AsyncIterator[A]) -> Iterator[A]:
         """Yield the items of an asynchronous iterator, each of which is waited for."""

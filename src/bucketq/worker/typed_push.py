@@ -17,6 +17,7 @@ from bucketq.client.blocking_queue import BlockingQueue
 from bucketq.client.connect import Options, connect
 from bucketq.client.loop_thread import LoopThread
 from bucketq.errors import InvalidRequestError
+from bucketq.loop_calls import call_on
 from bucketq.model.job_ids import JobId
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
@@ -158,7 +159,7 @@ class OpenQueues:
                 raise InvalidRequestError(
                     "push_sync would block the event loop of the queue: `await handler.push(...)`"
                 )
-        [job_id] = asyncio.run_coroutine_threadsafe(queue.push_many([job]), loop).result()
+        [job_id] = call_on(loop, queue.push_many, [job])
         return job_id
 
     def _newest(self) -> tuple[asyncio.AbstractEventLoop, Queue[Any]]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from bucketq.errors import ClosedError, CorruptStateError, PayloadLostError
+from bucketq.loop_calls import call_on
 from bucketq.model.side_objects import SideRef, new_digest
 
 A = TypeVar("A")
@@ -37,7 +37,10 @@ class PayloadStream:
             async for chunk in self._chunks:
                 yield chunk
             return
-        while (got := await asyncio.wrap_future(self._ask(self._next()))) is not None:
+        while True:
+            asked = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
+            if (got := await asyncio.wrap_future(asked)) is None:
+                return
             yield got
 
     def __iter__(self) -> Iterator[bytes]:
@@ -49,14 +52,11 @@ class PayloadStream:
         if is_here:
             message = "read the payload with `async for`: `for` would block the loop of the queue"
             raise ClosedError(message)
-        while (chunk := self._ask(self._next()).result()) is not None:
+        while (chunk := call_on(self._loop, self._next)) is not None:
             yield chunk
 
     async def _next(self) -> bytes | None:
         return await anext(self._chunks, None)
-
-    def _ask(self, chunk: Coroutine[Any, Any, bytes | None]) -> Future[bytes | None]:
-        return asyncio.run_coroutine_threadsafe(chunk, self._loop)
 
 
 async def in_order(
