@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from functools import cached_property
 from itertools import pairwise
 from math import ceil
@@ -160,9 +160,10 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close the queue; the next driver repeats an open micro-batch."""
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            stream.close()
+        with _not_terminated():
+            stream, self._stream = self._stream, None
+            if stream is not None:
+                stream.close()
 
     def _opened(self) -> _OpenStream:
         if self._stream is None:
@@ -191,6 +192,23 @@ def _stop_on_sigterm() -> None:
 def _exit(number: int, _frame: object) -> None:
     signal.signal(number, signal.SIG_IGN)  # Spark sends it twice; the second would end it at once.
     sys.exit(128 + number)
+
+
+@contextmanager
+def _not_terminated() -> Iterator[None]:
+    """Let no SIGTERM interrupt ``stop``, which releases what is prepared.
+
+    Spark closes the connection to its process, which then calls it, and sends the signal as well.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    is_ours = is_main and signal.getsignal(signal.SIGTERM) is _exit
+    if is_ours:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def split(lines: list[bytes], at_least: int) -> list[JobPartition]:
