@@ -204,8 +204,7 @@ class State:
 
     def put_back(self, jobs: Iterable[JobRecord]) -> None:
         """Put jobs back that were taken out of their lanes, unchanged."""
-        for job in jobs:
-            self.waiting.add(job)
+        self.waiting.put_back(jobs)
 
     def finish_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were running, and are done now."""

@@ -24,6 +24,8 @@ order; None: the next job has to be decoded."""
 _BEFORE_ALL: tuple[int, int] = (-(2**63), -1)
 _SWEEP_ABOVE = 1024  # So few entries are not worth a sweep.
 
+_order = attrgetter("order")
+
 
 def lane_of(kind: str, group: str) -> str:
     """Return the name of the lane of a kind and a group: that of the kind, if there is no group.
@@ -70,6 +72,26 @@ class Lane:
             for job in jobs:
                 self.add(job)
 
+    def insert(self, jobs: Sequence[JobRecord]) -> None:
+        """Add jobs that wait, in the order of their numbers, before those that come after them.
+
+        Jobs that come from a segment are older than those of the object, which wait here already.
+        """
+        numbers = [job.seq for job in jobs]
+        is_run = len({job.priority for job in jobs}) == 1 and numbers == sorted(numbers)
+        if not is_run or jobs[0].order > self._last:
+            self.extend(jobs)
+            return
+        place = bisect_left(self._run, jobs[0].order, self._head, key=_order)
+        if place == len(self._run) or self._run[place].order <= jobs[-1].order:
+            for job in jobs:
+                self.add(job)
+        elif place == self._head and self._head >= len(jobs):
+            self._head -= len(jobs)
+            self._run[self._head : place] = jobs
+        else:
+            self._run[place:place] = jobs
+
     def head(self, jobs: dict[str, JobRecord]) -> JobRecord | None:
         """The next job to claim, or None. Entries of jobs that have left are dropped."""
         if not self._heap and self._head < len(self._run):
@@ -94,15 +116,16 @@ class Lane:
     ) -> list[JobRecord]:
         """The next jobs to claim, up to ``most``, that stand before a place in the order.
 
-        It ends at a job that is to be looked at by itself: it has left, or has a time.
+        It ends at a job that is to be looked at by itself: it has left, has a time, or came late.
         """
         if self._heap:
-            return []
-        stop = self._head + most
-        if before is not None:
-            stop = bisect_left(self._run, before, self._head, key=attrgetter("order"))
+            late = self._heap[0][:2]
+            before = late if before is None else min(before, late)
+        first = self._run[self._head : self._head + most]
+        if before is not None and first and first[-1].order >= before:
+            first = first[: bisect_left(first, before, key=_order)]
         found = []
-        for job in self._run[self._head : min(stop, self._head + most)]:
+        for job in first:
             if jobs.get(job.id) is not job or job.run_at is not None or job.expires_at is not None:
                 break
             found.append(job)

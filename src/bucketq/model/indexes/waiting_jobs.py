@@ -42,6 +42,17 @@ class WaitingJobs:
         else:
             self.lane(job.kind).add(job)
 
+    def put_back(self, jobs: Iterable[JobRecord]) -> None:
+        """Add jobs that a claim has taken and does not get, in its order."""
+        lanes: dict[str, list[JobRecord]] = {}
+        for job in jobs:
+            if job.group:
+                self.add(job)
+            else:
+                lanes.setdefault(job.kind, []).append(job)
+        for name, some in lanes.items():
+            self.lane(name).insert(some)
+
     def extend(self, jobs: Iterable[JobRecord]) -> list[tuple[str, int]]:
         """Add jobs that are due and have no group; return how many of each kind there are."""
         kinds: dict[str, list[JobRecord]] = {}
@@ -98,8 +109,8 @@ class WaitingJobs:
         while (first := self.first_of(name, now)) is not None:
             if first[2] is not None:
                 return first[2]
-            for each in self._cold.decode_next(name, wanted):
-                self.lane(name).add(each)
+            if jobs := self._cold.decode_next(name, wanted):
+                self.lane(name).insert(jobs)
         return None
 
     def _decoded_head(self, name: str, lane: Lane, now: datetime) -> JobRecord | None:

@@ -35,6 +35,10 @@ class Jobs(dict[str, JobRecord]):
         self[added.id] = added
         self.lane.add(added)
 
+    def insert(self, some: list[JobRecord]) -> None:
+        self.update({each.id: each for each in some})
+        self.lane.insert(some)
+
     def leave(self, seq: int) -> None:
         self[f"j{seq}"] = replace(self[f"j{seq}"], status="done")
 
@@ -166,9 +170,10 @@ def test_a_lane_agrees_with_a_sorted_list(steps: list[tuple[str, int]], ranks: l
         elif step == "leave" and waiting:
             jobs.leave(waiting.pop(number % len(waiting)).seq)
         elif step == "back" and taken:
-            back = taken.pop(number % len(taken))
-            jobs.add(back.seq, back.priority)
-            waiting.append(back)
+            some = sorted(taken[-(number % 5 + 1) :], key=lambda each: each.seq)
+            del taken[-len(some) :]
+            jobs.insert(some)
+            waiting += some
         elif step == "sweep":
             jobs.lane.sweep(jobs, -10_000)
     assert jobs.drain() == [job.seq for job in sorted(waiting, key=lambda job: job.order)]
@@ -186,8 +191,20 @@ def test_a_run_ends_at_a_place_at_a_job_that_left_and_at_one_with_a_time() -> No
     jobs[timed.id] = timed
     jobs.lane = Lane([jobs["j4"], timed])
     assert [each.seq for each in jobs.lane.next_run(jobs, 10, None)] == [4]
-    jobs.add(3)  # It is late, so that two places would have to be compared.
+    jobs.add(3)  # It came late, and is looked at by itself.
     assert jobs.lane.next_run(jobs, 10, None) == []
+
+
+def test_jobs_of_a_segment_are_one_run_with_those_that_came_after_them() -> None:
+    jobs = Jobs()
+    for seq in range(100, 103):
+        jobs.add(seq)
+    for first in (1, 10):  # Blocks of a segment, one when the other is used up.
+        block = [job(seq) for seq in range(first, first + 3)]
+        jobs.insert(block)
+        assert jobs.lane.next_run(jobs, 3, None) == block
+        jobs.lane.skip(3)
+    assert [each.seq for each in jobs.lane.next_run(jobs, 9, None)] == [100, 101, 102]
 
 
 def test_jobs_are_taken_out_wherever_they_stand() -> None:
