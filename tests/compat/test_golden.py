@@ -22,6 +22,7 @@ from bucketq.codec.segment_lines import decode_jobs, split_block
 from bucketq.errors import JobNotFoundError
 from bucketq.model.audit_records import AuditRecord
 from bucketq.model.base import NewJob
+from bucketq.model.id_hashes import hash_id
 from bucketq.model.job_batches import BatchRecord, Callback, ReadBatches
 from bucketq.model.limits import BucketRecord, LimitRecord
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
@@ -51,7 +52,13 @@ from bucketq.model.requests.sessions import Session
 from bucketq.model.reservations import ReservationRecord
 from bucketq.model.results import ResultRow
 from bucketq.model.schedules import ScheduleRecord
-from bucketq.model.segments import Block, Line, SegmentClass, SegmentRecord, TidySegments, hash_id
+from bucketq.model.segments import (
+    Block,
+    Line,
+    SegmentClass,
+    SegmentRecord,
+    TidySegments,
+)
 from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, TokenRecord
 from bucketq.model.transitions import apply

@@ -24,6 +24,7 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.codec.segment_lines import complete_lines, decode_jobs, decode_keys, split_block
 from bucketq.errors import CorruptStateError
+from bucketq.model.id_hashes import hash_id, unique_name
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.job_ids import distance
 from bucketq.model.records import JobRecord, KeyRecord
@@ -33,8 +34,6 @@ from bucketq.model.segments import (
     SegmentClass,
     SegmentIds,
     SegmentIndex,
-    hash_id,
-    unique_name,
 )
 
 _MOST_PROBLEMS = 5

@@ -52,14 +52,13 @@ from bucketq.codec.segment_index import (
     refuse_segment,
 )
 from bucketq.codec.unknown_fields import encode_row
-from bucketq.model.records import JobRecord, KeyRecord
+from bucketq.model.id_hashes import hash_ids, unique_name
+from bucketq.model.records import JobRecord, KeyRecord, Unknown
 from bucketq.model.segments import (
     SegmentClass,
     SegmentIds,
     SegmentIndex,
     SegmentRecord,
-    hash_id,
-    unique_name,
 )
 
 SEGMENT_BYTES = 8 << 20
@@ -75,7 +74,8 @@ _STEP_ROWS = 512
 """How many rows are encoded in one step: about a millisecond."""
 _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 
-_kind = attrgetter("fields.kind")
+_id, _seq = attrgetter("fields.id"), attrgetter("fields.seq")
+_kind, _unique, _line = attrgetter("fields.kind"), attrgetter("fields.unique"), attrgetter("line")
 _group = attrgetter("fields.group")
 _run = attrgetter("fields.kind", "fields.priority", "fields.group")
 _ready_order = attrgetter("fields.kind", "fields.priority", "fields.group", "fields.seq")
@@ -150,6 +150,7 @@ class EncodedSegment(Struct, frozen=True):
 _decode_fields = msgspec.json.Decoder(SortFields).decode
 _decode_index = msgspec.json.Decoder(IndexFields).decode
 _encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 def segment_row(line: bytes) -> SegmentRow:
@@ -163,6 +164,17 @@ def row_of(record: JobRecord | KeyRecord, unknown: Mapping[str, Raw] | None = No
     if isinstance(record, KeyRecord):
         return SegmentRow(SortFields(id=record.id, seq=record.seq, at=record.at), line)
     return SegmentRow(record, line)
+
+
+def rows_of(jobs: Sequence[JobRecord], unknown: Mapping[str, Unknown]) -> list[SegmentRow]:
+    """Return the rows of jobs; ``unknown`` has by id what this code does not know of some.
+
+    Encoding them together takes a third of the time, if each of them is on one line.
+    """
+    lines = [] if unknown else _encode_lines(jobs).split(b"\n")[:-1]
+    if len(lines) != len(jobs):
+        return [row_of(job, unknown.get(job.id)) for job in jobs]
+    return list(map(SegmentRow, jobs, lines))
 
 
 def is_segment_id(name: str) -> bool:
@@ -210,20 +222,17 @@ def encode_in_steps(
     cls: SegmentClass, rows: Sequence[SegmentRow], first_id: str = ""
 ) -> Generator[None, None, EncodedSegment]:
     """Encode rows as ``encode_segment`` does; others may have a turn after each step."""
-    hashes = list[tuple[int, int]]()
-    for start in range(0, 0 if first_id else len(rows), _STEP_ROWS):
-        hashes += _hash_rows(rows[start : start + _STEP_ROWS], start)
-        yield
-    hashes.sort()
-    yield
+    ids = SegmentIds(array("Q"), array("I"))
+    if not first_id:
+        ids = yield from _hash_in_steps(rows)
     kinds = list(dict.fromkeys(map(_kind, rows))) if cls != "keys" else []
     numbers = {kind: place for place, kind in enumerate(kinds)}
-    lines = b"".join([row.line + b"\n" for row in rows])
+    lines = b"\n".join([*map(_line, rows), b""])
     ends = list(accumulate([len(row.line) + 1 for row in rows]))
     yield
     fields = IndexFields(cls=cls, kinds=kinds, blocks=measure_blocks([lines], ends))
     if cls == "ready":
-        runs = [list(run) for _, run in groupby(rows, _run)]
+        runs = [list(run) for _, run in groupby(rows, _run)] if _has_runs(rows) else [rows]
         fields.runs = [
             (
                 numbers[run[0].fields.kind],
@@ -244,8 +253,7 @@ def encode_in_steps(
     if cls in ("ready", "later"):
         fields.expiries = _expiries(rows, fields.blocks)
     yield
-    seqs = array("Q", [row.fields.seq for row in rows])
-    ids = SegmentIds(array("Q", [each for each, _ in hashes]), array("I", [at for _, at in hashes]))
+    seqs = array("Q", map(_seq, rows))
     return join_segment([lines], seqs, ids, fields, (min(seqs), max(seqs)), first_id)
 
 
@@ -358,12 +366,25 @@ def _expiries(
     return found
 
 
-def _hash_rows(rows: Sequence[SegmentRow], start: int) -> list[tuple[int, int]]:
-    """Return the hashes of ids, and of the unique names of rows that have one, with positions."""
-    hashes = list[tuple[int, int]]()
-    for position, row in enumerate(rows, start):
-        hashes.append((hash_id(row.fields.id), position))
-        if row.fields.unique is not None:
-            name = unique_name(row.fields.kind, row.fields.unique)
-            hashes.append((hash_id(name), position))
-    return hashes
+def _hash_in_steps(rows: Sequence[SegmentRow]) -> Generator[None, None, SegmentIds]:
+    """Hash the ids, and the unique names of rows that have one; sort them, with positions."""
+    hashes, positions = array("Q"), array("I", range(len(rows)))
+    for start in range(0, len(rows), _STEP_ROWS):
+        hashes.extend(hash_ids(map(_id, rows[start : start + _STEP_ROWS])))
+        yield
+    named = [at for at, unique in enumerate(map(_unique, rows)) if unique is not None]
+    if named:
+        some = (rows[at].fields for at in named)
+        hashes.extend(hash_ids([unique_name(each.kind, each.unique or "") for each in some]))
+        positions.extend(named)
+        yield
+    order = sorted(range(len(hashes)), key=hashes.tolist().__getitem__)
+    yield
+    return SegmentIds(
+        array("Q", map(hashes.__getitem__, order)), array("I", map(positions.__getitem__, order))
+    )
+
+
+def _has_runs(rows: Sequence[SegmentRow]) -> bool:
+    """Whether rows in their order are of more than one run: the first and the last show it."""
+    return _run(rows[0]) != _run(rows[-1])

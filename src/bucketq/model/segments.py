@@ -15,7 +15,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from hashlib import blake2b
 from heapq import merge
 from typing import Literal, NamedTuple
 
@@ -38,9 +37,6 @@ _FEW_RUNS = 16
 CONSECUTIVE = "consecutive-rows"
 """What an object requires of its readers if a segment has a ``first_id``: others could not read its
 lines, which have no ids."""
-
-HASH_BYTES = 8
-"""The length of the hash of an id, by which a segment finds a row."""
 
 Range = tuple[int, int]
 """The first and the last of some positions."""
@@ -412,16 +408,6 @@ class ForgetFormer(Operation, frozen=True):
     """Forget former incarnations, of which no segments are left. Answers how many it forgot."""
 
     incarnations: tuple[str, ...]
-
-
-def unique_name(kind: str, unique: str) -> str:
-    """Return the unique name of a job together with its kind; no kind has a line feed."""
-    return f"{kind}\n{unique}"
-
-
-def hash_id(row_id: str) -> int:
-    """Return the hash by which a segment finds a row; it is the same in every process."""
-    return int.from_bytes(blake2b(row_id.encode(), digest_size=HASH_BYTES).digest(), "big")
 
 
 def _run_after(seq: int, seqs: array[int], run: Run) -> Iterator[tuple[int, int]]:

@@ -25,6 +25,7 @@ from bucketq.codec.segment_file import (
 )
 from bucketq.codec.segment_lines import split_block
 from bucketq.errors import CorruptStateError
+from bucketq.model.id_hashes import hash_id
 from bucketq.model.segments import (
     Block,
     Gone,
@@ -32,7 +33,6 @@ from bucketq.model.segments import (
     SegmentClass,
     SegmentIndex,
     SegmentRecord,
-    hash_id,
 )
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

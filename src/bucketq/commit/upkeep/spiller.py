@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -23,15 +23,15 @@ from typing import Any
 
 from bucketq.clock import Clock
 from bucketq.codec.result_index import encode_result_index, result_index_id
-from bucketq.codec.segment_file import row_of
+from bucketq.codec.segment_file import SegmentRow, row_of, rows_of
 from bucketq.commit.objects.queue_segments import QueueSegments
-from bucketq.commit.objects.segment_encoding import encode_in_turns
+from bucketq.commit.objects.segment_encoding import ROWS_A_TURN, encode_in_turns
 from bucketq.commit.upkeep.background import BackgroundLoop, before_commit
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import BucketQError
 from bucketq.model.effects.segment_changes import FORMAT, class_of
 from bucketq.model.operations import Request
-from bucketq.model.records import JobRecord
+from bucketq.model.records import JobRecord, Unknown
 from bucketq.model.results import ResultRow, SpillResults
 from bucketq.model.segments import SegmentClass, Spill, SpillKeys, WrittenSegment
 from bucketq.model.state import State
@@ -186,7 +186,7 @@ class Spiller:
             for job in state.jobs
             if (cls := class_of(job, now)) is not None
         ]
-        left = sum(length for *_, length in found)
+        left = sum([length for _, _, length in found])
         if left <= limit:
             self._note_search(state)
             found = []
@@ -228,14 +228,29 @@ async def encode_spill(
 ) -> tuple[bytes, Spill | SpillKeys]:
     """Encode rows as a segment; return its bytes, and the operation that names it."""
     table = "keys" if cls == "keys" else "jobs"
-    unknown = {row.id: fields for row in rows if (fields := state.extra.get((table, row.id)))}
-    encoded = await encode_in_turns(cls, (row_of(row, unknown.get(row.id)) for row in rows))
+    extra = state.extra
+    unknown = (
+        {row.id: extra[table, row.id] for row in rows if (table, row.id) in extra} if extra else {}
+    )
+    encoded = await encode_in_turns(cls, _made_rows(cls, rows, unknown))
     segment = WrittenSegment(encoded.record(until, at), encoded.index, encoded.seqs)
     by_seq = {row.seq: row for row in rows}
     in_order = tuple(by_seq[seq] for seq in encoded.seqs)
     if cls == "keys":
         return encoded.body, SpillKeys(segment=segment, keys=in_order, unknown=unknown)
     return encoded.body, Spill(segment=segment, jobs=in_order, unknown=unknown)
+
+
+def _made_rows(
+    cls: SegmentClass, rows: Sequence[Any], unknown: Mapping[str, Unknown]
+) -> Iterator[SegmentRow]:
+    """Make the rows of a segment, those of a turn together."""
+    for start in range(0, len(rows), ROWS_A_TURN):
+        some = rows[start : start + ROWS_A_TURN]
+        if cls == "keys":
+            yield from (row_of(key, unknown.get(key.id)) for key in some)
+        else:
+            yield from rows_of(some, unknown)
 
 
 def _pieces(rows: list[tuple[Any, int]]) -> Iterator[list[Any]]:

@@ -28,10 +28,10 @@ from bucketq.model.effects.pushes import (
     row_bytes,
     without,
 )
+from bucketq.model.id_hashes import unique_name
 from bucketq.model.job_ids import is_made_by, made_by
 from bucketq.model.operations import Complete, Completion
 from bucketq.model.records import JobRecord
-from bucketq.model.segments import unique_name
 from bucketq.model.settings import MIB, Settings
 from bucketq.model.state import State
 

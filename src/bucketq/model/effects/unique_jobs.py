@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model.base import NewJob
 from bucketq.model.check import RESERVED
+from bucketq.model.id_hashes import unique_name
 from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.segments import unique_name
 from bucketq.model.settings import Settings
 from bucketq.model.state import State
 

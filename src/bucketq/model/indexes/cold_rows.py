@@ -17,6 +17,7 @@ from heapq import heappop, heappush, heapreplace
 from typing import Literal, NamedTuple
 
 from bucketq.errors import UnavailableError
+from bucketq.model.id_hashes import hash_id, unique_name
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.segment_reads import NothingRead, SegmentCache
 from bucketq.model.job_ids import distance
@@ -28,8 +29,6 @@ from bucketq.model.segments import (
     SegmentClass,
     SegmentIndex,
     SegmentRecord,
-    hash_id,
-    unique_name,
 )
 
 _MOST_ASKED_BYTES = 4 << 20

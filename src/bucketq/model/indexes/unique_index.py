@@ -6,9 +6,9 @@ Entries of jobs that have left are skipped, and dropped once they outnumber the 
 
 from __future__ import annotations
 
+from bucketq.model.id_hashes import unique_name
 from bucketq.model.indexes.table import Table
 from bucketq.model.records import JobRecord
-from bucketq.model.segments import unique_name
 
 _SWEEP_ABOVE = 64  # So few entries are not worth a sweep.
 

@@ -22,7 +22,10 @@ import pyarrow.compute as pc
 
 from bucketq.codec.segment_file import EncodedSegment, join_segment
 from bucketq.codec.segment_index import IndexFields, measure_blocks
-from bucketq.model.segments import HASH_BYTES, SegmentIds
+from bucketq.model.id_hashes import HASH_BYTES
+from bucketq.model.segments import (
+    SegmentIds,
+)
 
 IntArray = npt.NDArray[np.integer]
 

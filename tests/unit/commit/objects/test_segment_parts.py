@@ -16,10 +16,14 @@ from bucketq.commit.objects import segment_parts
 from bucketq.commit.objects.segment_parts import SegmentParts
 from bucketq.errors import CorruptStateError
 from bucketq.model.base import NewJob
+from bucketq.model.id_hashes import hash_id
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.indexes.segment_reads import DecodedJobs
 from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.segments import Pushed, SegmentRecord, hash_id
+from bucketq.model.segments import (
+    Pushed,
+    SegmentRecord,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NEWS = {"news": Raw(b"[1.50]")}
