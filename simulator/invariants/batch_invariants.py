@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from bucketq.errors import ConsumerFencedError
-from bucketq.model.effects.leases import lease_of
+from bucketq.model.effects.attempts import lease_of
 from bucketq.model.numbered_batches import BatchState, ConsumerRecord
 from bucketq.model.side_objects import is_side
 from bucketq.model.state import State

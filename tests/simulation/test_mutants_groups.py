@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -42,11 +42,11 @@ def test_a_group_whose_running_jobs_are_forgotten_by_a_reload_is_noticed(
 ) -> None:
     add_all = RunningJobs.add_all
 
-    def add_without_groups(self: RunningJobs, jobs: Iterable[JobRecord]) -> None:
+    def add_without_groups(self: RunningJobs, jobs: Collection[JobRecord]) -> None:
         add_all(self, jobs)
         self.in_group.clear()
 
-    def remove_without_groups(self: RunningJobs, jobs: Iterable[JobRecord]) -> None:
+    def remove_without_groups(self: RunningJobs, jobs: Collection[JobRecord]) -> None:
         for job in jobs:
             del self._sizes[job.id]
 

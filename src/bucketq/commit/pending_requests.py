@@ -269,7 +269,7 @@ def _is_withdrawn(request: Request, withdraw: Withdraw) -> bool:
 def _size_bytes(request: Request) -> int:
     operation = request.operation
     if isinstance(operation, Push | Publish):
-        return sum(len(memoryview(job.payload)) for job in operation.jobs)
+        return sum(len(job.payload) for job in operation.jobs)
     if isinstance(operation, List | ReadBatch):
         # Whether the limit is valid is checked when it is applied.
         limit: object = operation.limit

@@ -70,8 +70,8 @@ class ChangeRecord(
     @property
     def size_bytes(self) -> int:
         """About how many bytes its line takes."""
-        size_bytes = 120 + len(memoryview(self.requests)) + len(memoryview(self.jobs))
-        return size_bytes + len(memoryview(self.gone)) + len(memoryview(self.head))
+        size_bytes = 120 + len(self.requests) + len(self.jobs)
+        return size_bytes + len(self.gone) + len(self.head)
 
 
 class CopyRecord(

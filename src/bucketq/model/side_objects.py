@@ -192,11 +192,11 @@ def content_in(job: NewJob | JobRecord) -> bytes:
 
 def payload_size(job: JobRecord) -> int:
     """Return how many bytes the payload of a job has, in the job or beside the queue."""
-    raw = memoryview(job.payload)
+    raw = job.payload
     if job.payload_encoding is None:
         return len(raw)
     if job.payload_encoding == "base64":  # Quotes, and three bytes in four characters.
-        return (len(raw) - 2) // 4 * 3 - bytes(raw[-3:-1]).count(b"=")
+        return (len(raw) - 2) // 4 * 3 - bytes(raw)[-3:-1].count(b"=")
     try:
         return read_ref(job.payload, "payload").bytes
     except PayloadError:  # The worker that gets it reports that.

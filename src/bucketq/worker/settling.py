@@ -290,9 +290,9 @@ class Settling:
 def _weight(finished: _Finished) -> int:
     """About how many bytes the result and the follow-up jobs of a completion have."""
     _, result, follow_ups = finished
-    weight = len(memoryview(result)) if isinstance(result, _ENCODED) else 0
+    weight = len(result) if isinstance(result, _ENCODED) else 0
     for job in follow_ups:
-        weight += _FOLLOW_UP_BYTES + len(memoryview(job.payload))
+        weight += _FOLLOW_UP_BYTES + len(job.payload)
     return weight
 
 

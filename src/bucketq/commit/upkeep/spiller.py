@@ -57,6 +57,8 @@ _AT_ONCE = 4
 _LAST_RETRY_S = 60.0
 """The longest pause after a spill has failed: a store that refuses segments is asked about once a
 minute."""
+_RESTING = frozenset({"queued", "dead"})
+"""Of what status a job is that may leave the object; most that are not may be running."""
 
 _AnySpill = Spill | SpillKeys | SpillResults
 
@@ -184,7 +186,7 @@ class Spiller:
         found = [
             (cls, job, _row_bytes(job))
             for job in state.jobs
-            if (cls := class_of(job, now)) is not None
+            if job.status in _RESTING and (cls := class_of(job, now)) is not None
         ]
         left = sum([length for _, _, length in found])
         if left <= limit:
@@ -277,7 +279,7 @@ def _result_rows(state: State, times: int) -> list[ResultRow]:
 def _row_bytes(job: JobRecord) -> int:
     """About how many bytes the line of a job that is not running takes."""
     errors = sum(len(each.error) for each in job.errors) if job.errors else 0
-    return len(memoryview(job.payload)) + errors + _ROW_BYTES
+    return len(job.payload) + errors + _ROW_BYTES
 
 
 def _hot_bytes(state: State) -> int:

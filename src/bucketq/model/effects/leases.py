@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from typing import Literal
 
 from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
+from bucketq.model.effects.attempts import lease_of, start_all
 from bucketq.model.effects.follow_ups import (
     check_follow_ups,
     look_ahead,
@@ -86,7 +86,7 @@ def hand_out(state: State, operation: AnyClaim, now: datetime) -> tuple[JobRecor
     taken = take_next(state, operation, now)
     if not taken:
         return ()
-    running = [started(job, operation, operation.secret, now) for job in taken]
+    running = start_all(taken, operation, operation.secret, now)
     state.start_jobs(running)
     return tuple(running)
 
@@ -306,28 +306,6 @@ def expire(state: State, operation: Expire, now: datetime) -> bool:
     lost = replace(job, lost_leases=job.lost_leases + 1)
     _end_attempt(state, _with_error(state, lost, "lost", "no heartbeat", now), now, run_at=None)
     return True
-
-
-def lease_of(secret: str, job_id: str, attempt: int) -> str:
-    """Return the lease of one attempt, derived from the secret of its claim."""
-    return blake2b(f"{secret}/{job_id}/{attempt}".encode(), digest_size=16).hexdigest()
-
-
-def started(job: JobRecord, operation: AnyClaim, secret: str, now: datetime) -> JobRecord:
-    """Return a job as a worker holds it."""
-    attempt = job.attempt + 1
-    return replace(
-        job,
-        status="running",
-        attempt=attempt,
-        lease=lease_of(secret, job.id, attempt),
-        worker=operation.worker,
-        run_at=None,
-        claimed_at=now,
-        heartbeat_at=now,
-        silent_s=HEARD,
-        lease_s=operation.lease_s,
-    )
 
 
 def _check_result(state: State, finished: Complete | Completion) -> None:

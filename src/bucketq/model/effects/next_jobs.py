@@ -93,6 +93,8 @@ class _Load:
 
     def take(self, jobs: Sequence[JobRecord]) -> int:
         """Take jobs until it is full; return how many can leave their lane."""
+        if self._take_all(jobs):
+            return len(jobs)
         for count, job in enumerate(jobs):
             if job.seq in self._seen:
                 continue
@@ -109,6 +111,24 @@ class _Load:
                 self.is_full = True
                 return count + 1
         return len(jobs)
+
+    def _take_all(self, jobs: Sequence[JobRecord]) -> bool:
+        """Take all of these jobs, if there is room for them and none was taken before."""
+        seen = {job.seq for job in jobs}
+        if len(seen) < len(jobs) or len(jobs) > self.left or not seen.isdisjoint(self._seen):
+            return False
+        room = self._room - sum(map(running_bytes, jobs))
+        bytes_left = self._bytes_left
+        if bytes_left != inf:
+            bytes_left -= sum(map(payload_size, jobs))
+        if room <= 0 or bytes_left < 0:
+            return False
+        self._room, self._bytes_left = room, bytes_left
+        self._seen |= seen
+        self.jobs += jobs
+        self.left -= len(jobs)
+        self.is_full = not self.left
+        return True
 
 
 def _take_in_order(state: State, kinds: tuple[str, ...], now: datetime, load: _Load) -> None:

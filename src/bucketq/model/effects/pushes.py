@@ -169,7 +169,7 @@ def may_grant(state: State, operation: Push | Publish) -> bool:
 
 def row_bytes(jobs: Sequence[NewJob | JobRecord]) -> int:
     """About how many bytes the lines of waiting jobs take."""
-    return _LINE_BYTES * len(jobs) + sum([len(memoryview(job.payload)) for job in jobs])
+    return _LINE_BYTES * len(jobs) + sum([len(job.payload) for job in jobs])
 
 
 def is_published(state: State, operation: Publish | Reserve | Adopt) -> bool:

@@ -45,17 +45,18 @@ class FinishedJobs:
 
     def add_all(self, jobs: Collection[JobRecord]) -> None:
         """Add jobs that are done."""
-        run, lines, last = self._run, self._lines, self._last()
-        newest = None if last is None else _order(last)
-        several = _encode_together(jobs) if len(jobs) > 1 else None
-        for place, job in enumerate(jobs):
-            lines[job.id] = line = _encode_one(job) if several is None else several[place]
-            self.size_bytes += len(line) + _BETWEEN_LINES
-            order = _order(job)
-            if newest is None or order >= newest:
-                run[job.id], newest = job, order
-            else:
-                self._late[job.id] = job
+        lines = (_encode_together(jobs) if len(jobs) > 1 else None) or [*map(_encode_one, jobs)]
+        ids = [job.id for job in jobs]
+        self._lines.update(zip(ids, lines, strict=True))
+        self.size_bytes += sum(map(len, lines)) + _BETWEEN_LINES * len(lines)
+        orders, last = [*map(_order, jobs)], self._last()
+        if orders == sorted(orders) and (last is None or orders[:1] >= [_order(last)]):
+            self._run.update(zip(ids, jobs, strict=True))
+            return
+        for job, order in zip(jobs, orders, strict=True):
+            last = self._last()
+            kept = self._run if last is None or order >= _order(last) else self._late
+            kept[job.id] = job
 
     def remove_all(self, jobs: Iterable[JobRecord]) -> int:
         """Take out jobs that have left; return how many bytes they took."""

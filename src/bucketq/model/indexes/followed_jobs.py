@@ -54,7 +54,7 @@ class FollowedJobs:
         """Add a job that waits for others, and note what that ``requires`` of readers."""
         self.is_used = True
         requires[AFTER] = None
-        size_bytes = held_bytes(job.after, len(memoryview(job.payload)))
+        size_bytes = held_bytes(job.after, len(job.payload))
         self._held[job.id] = (job.kind, size_bytes)
         self.held_bytes += size_bytes
         for other in job.after:

@@ -5,17 +5,20 @@ They are always in the queue object, which every commit writes again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from operator import attrgetter
 
 from bucketq.model.records import JobRecord
 
 _ROW_BYTES = 400
 """About what the line of a running job takes beside its payload."""
 
+_id = attrgetter("id")
+
 
 def running_bytes(job: JobRecord) -> int:
     """About how many bytes a job takes in the object while it is running."""
-    return len(memoryview(job.payload)) + _ROW_BYTES
+    return len(job.payload) + _ROW_BYTES
 
 
 class RunningJobs:
@@ -46,20 +49,21 @@ class RunningJobs:
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._sizes
 
-    def add_all(self, jobs: Iterable[JobRecord]) -> None:
+    def add_all(self, jobs: Collection[JobRecord]) -> None:
         """Add jobs that were claimed."""
+        sizes = {job.id: len(job.payload) + _ROW_BYTES for job in jobs}
+        self._sizes.update(sizes)
+        self.size_bytes += sum(sizes.values())
         for job in jobs:
-            self._sizes[job.id] = size_bytes = running_bytes(job)
-            self.size_bytes += size_bytes
             if job.group:
                 self._groups[job.id] = job.group
                 self.in_group[job.group] = self.in_group.get(job.group, 0) + 1
 
-    def remove_all(self, jobs: Iterable[JobRecord]) -> None:
+    def remove_all(self, jobs: Collection[JobRecord]) -> None:
         """Take out jobs that are not running any more."""
-        for job in jobs:
-            self.size_bytes -= self._sizes.pop(job.id)
-            if self._groups and (group := self._groups.pop(job.id, "")):
+        self.size_bytes -= sum(map(self._sizes.pop, map(_id, jobs)))
+        for job in jobs if self._groups else ():
+            if group := self._groups.pop(job.id, ""):
                 self.freed.add(group)
                 self.in_group[group] -= 1
                 if not self.in_group[group]:

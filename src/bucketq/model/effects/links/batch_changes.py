@@ -149,7 +149,7 @@ def _push_callback(state: State, batch: BatchRecord, on_done: Callback, now: dat
     )
     state.add_jobs([job])
     state.next_seq += 1
-    state.added_bytes += _ROW_BYTES + len(memoryview(job.payload))
+    state.added_bytes += _ROW_BYTES + len(job.payload)
     return job_id
 
 

@@ -176,7 +176,7 @@ def _check_held(state: State, jobs: Sequence[NewJob]) -> None:
             f"too many jobs wait for others: {followed.held_count:,} do, {settings.max_held:,} are "
             "allowed (max_held); try again when some of them run"
         )
-    added = sum(held_bytes(job.after, len(memoryview(job.payload))) for job in jobs)
+    added = sum(held_bytes(job.after, len(job.payload)) for job in jobs)
     if followed.held_bytes + added > settings.max_held_bytes:
         raise QueueFullError(
             f"jobs that wait for others take {followed.held_bytes:,} bytes, "

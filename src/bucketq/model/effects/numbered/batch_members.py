@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import is_
+from typing import cast
 
 from msgspec.structs import replace
 
 from bucketq.model.effects import leases
+from bucketq.model.effects.attempts import lease_of
 from bucketq.model.numbered_batches import ConsumerRecord, PreparedBatch
 from bucketq.model.records import HEARD, JobRecord
 from bucketq.model.state import State
@@ -39,6 +42,9 @@ def sort_jobs(
     lost: list[str] = []
     known, secret = state.jobs.by_id, batch.secret
     members = _found_before(state, secret)
+    found = [*map(members.get, ids)]
+    if None not in found and all(map(is_, found, map(known.get, ids))):
+        return cast("list[JobRecord]", found), ()  # As nearly always.
     for job_id in ids:
         job = known.get(job_id)
         if job is None:
@@ -48,7 +54,7 @@ def sort_jobs(
         elif (
             job.status == "running"
             and batch.may_hold(job)
-            and job.lease == leases.lease_of(secret, job_id, job.attempt)
+            and job.lease == lease_of(secret, job_id, job.attempt)
         ):
             members[job_id] = job
             held.append(job)

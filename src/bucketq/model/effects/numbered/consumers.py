@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from bucketq.errors import ConsumerFencedError, InvalidRequestError, RejectedError
 from bucketq.model import check
 from bucketq.model.effects import leases
+from bucketq.model.effects.attempts import start_all
 from bucketq.model.effects.limits.limit_room import LimitRoom
 from bucketq.model.effects.numbered import prepared_batches
 from bucketq.model.effects.numbered.batch_members import give_back, is_free, renew, sort_jobs
@@ -197,7 +198,7 @@ def _claim_again(
         room.spend()
         # They are started at once: a job that waits has exactly one entry in its lane.
         state.waiting.take_out(free)
-        state.start_jobs([leases.started(job, operation, record.secret, now) for job in free])
+        state.start_jobs(start_all(free, operation, record.secret, now))
         held, lost = sort_jobs(state, record, record.jobs)
     if record != state.consumers.get(record.id) or record.at != now:
         state.put_row(replace(record, at=now))

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model.effects import leases
+from bucketq.model.effects.attempts import start_all
 from bucketq.model.effects.limits.limit_room import LimitRoom
 from bucketq.model.effects.numbered.batch_members import give_back, is_free, sort_jobs
 from bucketq.model.numbered_batches import BatchState, ClaimBatch, ConsumerRecord, SettleBatch
@@ -87,7 +88,7 @@ def take_alone(state: State, record: ConsumerRecord, operation: ClaimBatch, now:
         room.take(job)
         room.spend()
         state.waiting.take_out([job])
-        running = leases.started(job, operation, operation.secret, now)
+        (running,) = start_all([job], operation, operation.secret, now)
         state.start_jobs([running])
         return Alone(running, (*kept, *record.apart[place + 1 :]))
     return Alone(None, tuple(kept))
