@@ -31,7 +31,7 @@ from bucketq.model.effects.links import batch_changes
 from bucketq.model.effects.numbered import consumers, failed_batches
 from bucketq.model.operations import Request
 from bucketq.model.requests import request_digest
-from bucketq.model.requests.sessions import MISSING, Session
+from bucketq.model.requests.sessions import MISSING, Record, Session
 from bucketq.model.state import State
 
 _Remember = Callable[[Any, Any], Any]
@@ -175,21 +175,22 @@ def remember(state: State, request: Request, answer: Any, now: datetime) -> None
     state.changes.append(("sessions", request.session))
 
 
-def _joined_records(request: Request, answer: Any) -> list[tuple[int, object, str]]:
+def _joined_records(request: Request, answer: Any) -> list[Record]:
     """Return what is remembered of each request that has taken effect: others may be repeated."""
     operation, numbers = request.operation, request.numbers
     alone = _each_alone(operation)
-    digest = request_digest.digest
     if isinstance(operation, ops.Claim):
-        same = digest(alone[0])
+        same = request_digest.digest(alone[0])
         jobs = leases.remember_claim(operation, answer)
         return [(number, [job], same) for number, job in zip(numbers, jobs, strict=False)]
-    each = zip(numbers, alone, answer, strict=True)
+    digests = request_digest.digests(alone)
     if isinstance(operation, ops.CompleteMany):
-        return [(number, None, digest(single)) for number, single, held in each if held]
+        held = zip(numbers, answer, digests, strict=True)
+        return [(number, None, digest) for number, is_held, digest in held if is_held]
+    each = zip(numbers, alone, answer, digests, strict=True)
     return [
-        (number, pushes.remember(single, (job_id,)), digest(single))
-        for number, single, job_id in each
+        (number, pushes.remember(single, (job_id,)), digest)
+        for number, single, job_id, digest in each
     ]
 
 

@@ -7,7 +7,7 @@ and in UTC once it has been sent to a broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC
 from hashlib import blake2b
 from typing import Any
@@ -36,7 +36,8 @@ from bucketq.model.side_objects import content_of, is_side
 
 _DIGEST_BYTES = 4
 """Enough to notice a mistake: another request has the same digest once in four billion times."""
-_encode = msgspec.json.Encoder(order="sorted").encode
+_encoder = msgspec.json.Encoder(order="sorted")
+_encode, _encode_lines = _encoder.encode, _encoder.encode_lines
 
 
 def is_same(operation: Operation, known: str) -> bool:
@@ -49,9 +50,25 @@ def is_same(operation: Operation, known: str) -> bool:
 
 def digest(operation: Operation) -> str:
     """Return the digest of an operation."""
+    return blake2b(_encode(_normalized(operation)), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def digests(operations: Sequence[Operation]) -> list[str]:
+    """Return the digest of each operation; to encode them together takes half the time."""
+    lines = _encode_lines([*map(_normalized, operations)]).split(b"\n")[:-1]
+    if len(lines) != len(operations):  # A payload has line breaks.
+        return [*map(digest, operations)]
+    begin, found = blake2b(digest_size=_DIGEST_BYTES).copy, list[str]()
+    for line in lines:
+        state = begin()
+        state.update(line)
+        found.append(state.hexdigest())
+    return found
+
+
+def _normalized(operation: Operation) -> Operation:
     normalize = _NORMALIZE.get(type(operation))
-    content = operation if normalize is None else normalize(operation)
-    return blake2b(_encode(content), digest_size=_DIGEST_BYTES).hexdigest()
+    return operation if normalize is None else normalize(operation)
 
 
 def normalized(job: NewJob) -> NewJob:

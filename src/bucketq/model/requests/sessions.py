@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -30,6 +31,10 @@ MISSING: Any = object()
 _MOST_DIGESTS = 1000
 """What a session remembers at most of what its requests asked for: as many as a client may have
 under way at once. One answer that stays out holds up the floor, and must not let the row grow."""
+
+
+Record = tuple[int, object, str]
+"""What is remembered of a request: its number, what is stored of its answer, and a digest."""
 
 
 class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -62,18 +67,21 @@ class Session(Struct, omit_defaults=True, forbid_unknown_fields=True):
         """Whether no request with this number or a higher one has taken effect."""
         return all(last < number for _, last in self.done)
 
-    def record(self, number: int, answer: object, digest: str) -> None:
-        """Note that a request has taken effect."""
-        if answer is not None:
-            self.answers[number] = answer
-        self.digests[number] = digest
-        if len(self.digests) > _MOST_DIGESTS:
-            del self.digests[next(iter(self.digests))]
-        done = self.done
-        if done and done[-1][1] == number - 1:
-            done[-1][1] = number
-        else:
-            done.append([number, number])
+    def record(self, records: Iterable[Record]) -> None:
+        """Note that requests have taken effect."""
+        done, answers, digests = self.done, self.answers, self.digests
+        for number, answer, digest in records:
+            if answer is not None:
+                answers[number] = answer
+            digests[number] = digest
+            if done and done[-1][1] == number - 1:
+                done[-1][1] = number
+            else:
+                done.append([number, number])
+        # Together: to find the first entry of a dictionary takes as long as its entries are many
+        # that have left before it.
+        for number in list(islice(digests, max(0, len(digests) - _MOST_DIGESTS))):
+            del digests[number]
 
     def raise_floor(self, floor: int) -> None:
         """Forget what the client has had the answer of."""
@@ -132,16 +140,13 @@ class Sessions:
     def write(
         self,
         session_id: str,
-        records: Iterable[tuple[int, object, str]],
+        records: Iterable[Record],
         at: datetime,
         *,
         version: int,
         floor: int = 0,
     ) -> None:
-        """Note which requests have taken effect in ``version``, and what their client has had.
-
-        Each has a number, what is stored of its answer, and a digest.
-        """
+        """Note which requests have taken effect in ``version``, and what their client has had."""
         table = self.table
         session = table.by_id.get(session_id)
         is_moved = session is None or session.version != version
@@ -149,8 +154,7 @@ class Sessions:
         if session is None:
             session = Session(id=session_id, seq=table.next_seq, at=at, version=version)
             table.put(session)
-        for number, answer, digest in records:
-            session.record(number, answer, digest)
+        session.record(records)
         if floor > session.floor:
             session.raise_floor(floor)
         session.at = at

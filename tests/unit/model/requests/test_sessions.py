@@ -103,7 +103,7 @@ def test_an_id_that_is_used_for_another_request_is_rejected(queue: Driver) -> No
 def test_one_answer_that_stays_out_does_not_let_a_session_grow() -> None:
     session = Session(id="s", seq=1, at=START, version=1)
     for number in range(1, 5000):
-        session.record(number, None, f"digest {number}")
+        session.record([(number, None, f"digest {number}")])
     assert len(session.digests) == 1000
     assert session.digests[4999] == "digest 4999"
     assert session.find(1) is None, "that it took effect is remembered all the same"
@@ -188,7 +188,7 @@ def test_requests_may_come_out_of_order(queue: Driver) -> None:
 def test_numbers_in_a_row_are_one_range() -> None:
     session = Session(id="s", seq=1, at=START, version=1)
     for number in range(1, 1000):
-        session.record(number, None, f"digest {number}")
+        session.record([(number, None, f"digest {number}")])
     assert session.done == [[1, 999]]
     session.raise_floor(500)
     assert session.done == [[500, 999]]
@@ -200,7 +200,7 @@ def test_numbers_in_a_row_are_one_range() -> None:
 def test_a_floor_cuts_ranges_and_answers() -> None:
     session = Session(id="s", seq=1, at=START, version=1)
     for number in (1, 2, 5, 6, 9):
-        session.record(number, f"answer {number}", f"digest {number}")
+        session.record([(number, f"answer {number}", f"digest {number}")])
     session.raise_floor(6)
     assert session.done == [[6, 6], [9, 9]]
     assert session.answers == {6: "answer 6", 9: "answer 9"}
