@@ -1,4 +1,4 @@
-"""How a process with many jobs handles its memory: brokers, drivers and executors on Spark.
+"""How processes of bucketq handle their memory: commands, brokers, drivers and executors on Spark.
 
 These settings belong to the whole process, so only a program that is all bucketq changes them, or
 one that has left them as they are.
@@ -14,6 +14,8 @@ from functools import lru_cache
 _PYTHON_THRESHOLDS = {(700, 10, 10), (2000, 10, 10), (2000, 10, 0)}
 """Those of Python 3.11, of 3.13, and of later ones."""
 _OLDER_THRESHOLDS = (20, 50)
+_USUAL_THRESHOLDS = gc.get_threshold()
+"""Those that this process began with."""
 _LARGEST_KEPT_BYTES = 31 << 20
 """Just below 32 MiB, the largest block that glibc keeps for reuse (DEFAULT_MMAP_THRESHOLD_MAX)."""
 
@@ -24,6 +26,20 @@ def collect_rarely(new_objects: int) -> None:
     Records of jobs die at once or live long, and are never garbage that has to be looked for.
     """
     gc.set_threshold(new_objects, *_OLDER_THRESHOLDS)
+
+
+def collect_as_usual() -> None:
+    """Undo ``collect_rarely``, before code runs that is not bucketq's."""
+    gc.set_threshold(*_USUAL_THRESHOLDS)
+
+
+def skip_last_collection() -> None:
+    """Do not look for garbage when Python exits: the memory of the process is freed anyway.
+
+    Modules and classes are thousands of objects that refer to each other, so that this takes a
+    tenth of the time of a short command. Objects are still destroyed with the last reference.
+    """
+    gc.freeze()
 
 
 @contextmanager

@@ -11,7 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from bucketq import process_memory
-from bucketq.process_memory import collect_rarely, collecting_rarely, keep_large_blocks
+from bucketq.process_memory import (
+    collect_as_usual,
+    collect_rarely,
+    collecting_rarely,
+    keep_large_blocks,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +52,10 @@ def test_a_process_that_is_all_bucketq_sets_its_own() -> None:
     collect_rarely(300_000)
     assert gc.get_threshold()[0] == 300_000
     keep_large_blocks()
+
+
+def test_what_is_not_bucketq_runs_with_the_thresholds_of_the_program() -> None:
+    usual = process_memory._USUAL_THRESHOLDS
+    collect_rarely(300_000)
+    collect_as_usual()
+    assert gc.get_threshold() == usual

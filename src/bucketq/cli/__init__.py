@@ -9,12 +9,20 @@ from __future__ import annotations
 import sys
 
 _INTERRUPTED = 130
+_NEW_OBJECTS = 100_000
+"""More than a short command makes: modules are most of it, and none of them is garbage."""
 
 
 def main() -> None:
     """Run the command that the arguments name."""
     try:
-        _run()
+        from bucketq.process_memory import collect_rarely, skip_last_collection
+
+        collect_rarely(_NEW_OBJECTS)
+        try:
+            _run()
+        finally:
+            skip_last_collection()
     except KeyboardInterrupt:
         # No command has begun, so there is nothing to report.
         sys.exit(_INTERRUPTED)

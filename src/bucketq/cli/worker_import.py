@@ -16,6 +16,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from bucketq.errors import InvalidRequestError
+from bucketq.process_memory import collect_as_usual
 
 if TYPE_CHECKING:
     from bucketq.worker.worker import Worker
@@ -65,6 +66,7 @@ def parse_target(word: str) -> WorkerTarget:
 
 def find_worker(target: WorkerTarget) -> Worker:
     """Import the module and return its worker."""
+    collect_as_usual()
     module = _imported(target)
     _check_file(module, target)
     worker = _attribute(module, target) if target.attribute else _only_worker(module)
