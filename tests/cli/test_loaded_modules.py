@@ -38,6 +38,12 @@ BROKER = {"bucketq.broker.broker", "bucketq.rpc.grpc.grpc_server"}
 """The modules that only a process with a broker of its own needs."""
 ARCHIVE = {"bucketq.archive.reader", "bucketq.archive.compacted", "bucketq.archive.delta"}
 GRPC = {"google.protobuf", "grpc", "bucketq.rpc.grpc.grpc_client"}
+PARTITIONED = "bucketq.commit.partitioned.partitioned_committer"
+GROUP = {"bucketq.broker.leader", "bucketq.commit.group_committer", PARTITIONED}
+"""What commits for several callers or partitions at once."""
+WRITER = {"bucketq.commit.direct_committer", "bucketq.model.transitions"}
+"""What a process needs that writes the object itself."""
+SELDOM = {"ctypes", "zoneinfo"}
 BULK = {"bucketq.cli.bulk.feeds", "bucketq.commit.bulk_write"}
 
 
@@ -77,7 +83,7 @@ def test_commands_without_a_broker_load_neither_grpc_nor_the_archive(tmp_path: P
     ]
     for words in commands:
         found = loaded(*words)
-        assert found & (NEVER | BROKER | ARCHIVE | GRPC | BULK) == set(), words
+        assert found & (NEVER | BROKER | ARCHIVE | GRPC | GROUP | SELDOM | BULK) == set(), words
 
 
 async def test_a_push_through_a_broker_loads_no_broker_of_its_own(tmp_path: Path) -> None:
@@ -87,7 +93,7 @@ async def test_a_push_through_a_broker_loads_no_broker_of_its_own(tmp_path: Path
         found = await asyncio.to_thread(loaded, "push", url, "mail", "2")
     assert found >= GRPC
     beside = {"grpc_health.v1", "grpc_reflection.v1alpha"}
-    assert found & (NEVER | BROKER | ARCHIVE | BULK | beside) == set()
+    assert found & (NEVER | BROKER | ARCHIVE | GROUP | WRITER | SELDOM | BULK | beside) == set()
 
 
 def test_a_short_command_looks_for_no_garbage(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from bucketq.commit.objects.register import Register
 from bucketq.errors import SupersededError
 from bucketq.model.operations import Lead, Request
 from bucketq.model.records import BrokerRecord
-from bucketq.model.transitions import apply
 from bucketq.rpc.address import Whereabouts, is_loopback, secured
 from bucketq.rpc.messages import Ping
 from bucketq.rpc.transport import (
@@ -146,6 +145,8 @@ async def elect(register: Register, clock: Clock, identity: Identity, after: int
         DeposedError: Another broker was faster, or too many writers were.
         UnavailableError: The storage did not answer a read.
     """
+    from bucketq.model.transitions import apply  # noqa: PLC0415 - clients only ask who leads
+
     document = await register.load()
     lead = Request(
         Lead(

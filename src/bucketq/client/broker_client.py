@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from bucketq.client.addresses import AddressFinder
 from bucketq.client.connect_arguments import (
     BROKERS,
     ConnectArguments,
     Launch,
-    local_committer,
+    direct_committer,
     own_register,
 )
 from bucketq.client.discovery import ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
 from bucketq.client.remote_committer import RemoteCommitter
 from bucketq.clock import Clock
-from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import InvalidRequestError
 from bucketq.model.partitions import Partition
@@ -34,6 +34,9 @@ from bucketq.rpc.credentials import Credentials
 from bucketq.rpc.messages import Hello, Ping, Pong
 from bucketq.rpc.transport import Connection, Listener, Service, Transport
 from bucketq.store.url import Location
+
+if TYPE_CHECKING:
+    from bucketq.commit.direct_committer import DirectCommitter
 
 _SCHEME, _SECURE_SCHEME = BROKERS
 _INSIDE = "127.0.0.1:0"
@@ -93,7 +96,7 @@ def open_client(
     transport = _grpc(credentials, clock)
 
     async def write_directly() -> DirectCommitter:
-        direct = local_committer(DirectCommitter, location, arguments, clock)
+        direct = direct_committer(location, arguments, clock, own_register(location, clock))
         await direct.open()
         return direct
 

@@ -24,15 +24,13 @@ from bucketq.client.connect_arguments import (
     ConnectArguments,
     Launch,
     Mode,
-    local_committer,
+    direct_committer,
+    group_committer,
     own_register,
 )
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.base import Committer
-from bucketq.commit.direct_committer import DirectCommitter
-from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
-from bucketq.commit.partitioned.partitioned_committer import PartitionedCommitter
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model.partitions import OtherPartitionsError, Partition
 from bucketq.queue.queue import Queue
@@ -119,6 +117,10 @@ class UnopenedQueue(Generic[T]):
 
         if not partitions:
             return make(0)
+        from bucketq.commit.partitioned.partitioned_committer import (  # noqa: PLC0415 - few have them
+            PartitionedCommitter,
+        )
+
         where = place if isinstance(place, str) else place.url
         return PartitionedCommitter(where, partitions, make, clock, timeout_s=arguments.timeout_s)
 
@@ -138,8 +140,8 @@ class UnopenedQueue(Generic[T]):
             )
             return client
         if mode == "embedded":
-            return local_committer(GroupCommitter, place, arguments, clock, register)
-        return local_committer(DirectCommitter, place, arguments, clock, register)
+            return group_committer(place, arguments, clock, register)
+        return direct_committer(place, arguments, clock, register)
 
     async def __aexit__(self, *error: object) -> None:
         """Commit pending requests, and close."""

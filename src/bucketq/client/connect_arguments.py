@@ -1,17 +1,16 @@
 """What ``connect`` was called with, and the committers that write an object from this process.
 
-``connect`` chooses the committer; ``broker_client`` makes those that use a broker.
+``connect`` chooses the committer; ``broker_client`` makes those that use a broker. A committer is
+imported when it is made: those that write the object need much that no client of a broker does.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
-from bucketq.commit.direct_committer import DirectCommitter
-from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.writer_name import writer_name
 from bucketq.errors import InvalidRequestError
@@ -21,7 +20,9 @@ from bucketq.rpc.credentials import Credentials
 from bucketq.rpc.grpc.tls import read_client
 from bucketq.store.url import Location
 
-C = TypeVar("C", DirectCommitter, GroupCommitter)
+if TYPE_CHECKING:
+    from bucketq.commit.direct_committer import DirectCommitter
+    from bucketq.commit.group_committer import GroupCommitter
 
 Mode = Literal["auto", "direct", "embedded", "remote"]
 Launch = Literal["inside", "spawn", "never"]
@@ -66,22 +67,39 @@ class ConnectArguments(NamedTuple):
             read_client(credentials.tls)
 
 
-def local_committer(
-    kind: type[C],
-    place: Location,
-    arguments: ConnectArguments,
-    clock: Clock,
-    register: Register | None = None,
-) -> C:
-    """Make a committer that writes the object from this process."""
-    options: dict[str, Any] = {
-        "timeout_s": arguments.timeout_s,
-        "create": arguments.create,
-        "archive": ArchiveWriter(place.store, Layout.of(place.store.url, place.key)),
-    }
-    if kind is DirectCommitter:
-        options["fires_schedules"] = arguments.fires_schedules
-    return kind(register or own_register(place, clock), clock, **options)
+def direct_committer(
+    place: Location, arguments: ConnectArguments, clock: Clock, register: Register
+) -> DirectCommitter:
+    """Make a committer that writes each request by itself."""
+    from bucketq.commit.direct_committer import DirectCommitter  # noqa: PLC0415 - see above
+
+    return DirectCommitter(
+        register,
+        clock,
+        timeout_s=arguments.timeout_s,
+        create=arguments.create,
+        archive=_archive(place),
+        fires_schedules=arguments.fires_schedules,
+    )
+
+
+def group_committer(
+    place: Location, arguments: ConnectArguments, clock: Clock, register: Register
+) -> GroupCommitter:
+    """Make a committer that writes the requests of all callers of this process together."""
+    from bucketq.commit.group_committer import GroupCommitter  # noqa: PLC0415 - see above
+
+    return GroupCommitter(
+        register,
+        clock,
+        timeout_s=arguments.timeout_s,
+        create=arguments.create,
+        archive=_archive(place),
+    )
+
+
+def _archive(place: Location) -> ArchiveWriter:
+    return ArchiveWriter(place.store, Layout.of(place.store.url, place.key))
 
 
 def own_register(place: Location, clock: Clock) -> Register:

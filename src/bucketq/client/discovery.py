@@ -11,14 +11,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bucketq.broker.takeover import ENOUGH, PING_S, WEIGHT, Sign, is_out_of_reach, probe
 from bucketq.client.client_connection import ClientConnection
 from bucketq.client.launcher import Launcher
 from bucketq.codec import Heading
 from bucketq.commit.base import Committer
-from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import (
     AccessDeniedError,
@@ -34,6 +33,9 @@ from bucketq.rpc.address import is_loopback, secured
 from bucketq.rpc.messages import Hello
 from bucketq.rpc.transport import CannotDialError, ConnectionLostError, Transport, UntrustedError
 from bucketq.store.base import ObjectMissingError
+
+if TYPE_CHECKING:  # Most clients of a broker never write directly.
+    from bucketq.commit.direct_committer import DirectCommitter
 
 _log = logging.getLogger("bucketq.client")
 

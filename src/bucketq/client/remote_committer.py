@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 from msgspec.structs import replace
 
-from bucketq.broker.leader import Leader
 from bucketq.broker.takeover import Sign
 from bucketq.client.client_connection import ClientConnection, DeniedError, NotOfferedError
 from bucketq.client.discovery import Finder, NotYetError
 from bucketq.client.older_brokers import send_instead
 from bucketq.clock import Clock, fraction
 from bucketq.commit.base import Committer, CommitterLostError
-from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.outcome_errors import closed, not_durable, rejected_repeat, unanswered
 from bucketq.commit.request_ids import is_unjudged
 from bucketq.commit.upkeep.background import Background
@@ -39,6 +37,9 @@ from bucketq.errors import (
 )
 from bucketq.model.operations import WAITING, Request
 from bucketq.rpc.transport import CannotDialError
+
+if TYPE_CHECKING:  # Most clients of a broker never write directly.
+    from bucketq.commit.direct_committer import DirectCommitter
 
 _log = logging.getLogger("bucketq.client")
 
@@ -290,7 +291,7 @@ class RemoteCommitter:
         """Time out old calls, and ping a broker that does not answer the others."""
         loop = asyncio.get_running_loop()
         committer, now_s = self._committer, loop.time()
-        if isinstance(committer, DirectCommitter):
+        if _writes_directly(committer):
             early_s = _LOOK_AROUND_S - _LOOK_AGAIN_S if committer.sees_broker else 0.0
             if now_s >= self._look_at - early_s:
                 await self._look_for_broker(committer)
@@ -328,8 +329,17 @@ class RemoteCommitter:
 
 async def _disconnect(committer: Committer) -> None:
     """Close a committer, unless it is the leader in this process, which its broker closes."""
-    if not isinstance(committer, Leader):
+    if isinstance(committer, ClientConnection) or _writes_directly(committer):
         await committer.close()
+
+
+def _writes_directly(committer: Committer | None) -> TypeGuard[DirectCommitter]:
+    """Whether it writes the object by itself."""
+    if committer is None or isinstance(committer, ClientConnection):
+        return False
+    from bucketq.commit.direct_committer import DirectCommitter  # noqa: PLC0415 - see above
+
+    return isinstance(committer, DirectCommitter)
 
 
 def _with_wait(request: Request, wait_s: float) -> Request:

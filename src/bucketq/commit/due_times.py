@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Protocol
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bucketq.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _LONGEST_OVERLAP = timedelta(hours=3)
 """The hands of a clock are set back by two hours at most (Antarctica/Troll)."""
@@ -130,6 +132,8 @@ def _instant(local: datetime, zone: ZoneInfo) -> datetime:
 
 @lru_cache(maxsize=64)  # More zones than a queue has.
 def _zone(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - few queues have a cron expression
+
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, ValueError) as error:

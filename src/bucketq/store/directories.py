@@ -15,7 +15,6 @@ Reads and writes only the directories it is given, those above them, and their l
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -95,6 +94,8 @@ def sync_filesystem(file: int) -> None:
     It costs more than syncing a directory, and is for users who may not open that directory.
     Raises ``NotImplementedError`` if the operating system has no such call, as macOS does not.
     """
+    import ctypes  # noqa: PLC0415 - for few users, see above
+
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "syncfs"):
         raise NotImplementedError

@@ -64,6 +64,8 @@ asyncio.run(main())
 WITHOUT_LISTING = """
 import asyncio, os, pathlib, sys
 # All of it now: that user may not be able to read the package.
+import ctypes
+import bucketq.commit.direct_committer
 import bucketq.store.local
 from bucketq import connect
 from bucketq.errors import StoreRefusedError
