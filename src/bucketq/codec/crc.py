@@ -22,24 +22,41 @@ _LOW = 4095
 has parts of new lengths, but there are few lengths of either kind."""
 
 
-def combine(first: int, second: int, shift: int) -> int:
+_NOTHING = bytes(4)
+
+Shift = tuple[int, ...]
+"""What the length of a part does to the checksum before it: a polynomial, as the places of its
+bits. A part that rests is combined again and again, and finding them takes half of that time."""
+
+
+def combine(first: int, second: int, shift: Shift) -> int:
     """The checksum of two parts, one behind the other; ``shift`` follows from the second length."""
-    return _multiply(shift, first) ^ second
+    product = 0
+    for place in shift:
+        product ^= first << place
+    return _reduced(product) ^ second
 
 
 def _multiply(a: int, b: int) -> int:
-    """Multiply two polynomials modulo that of CRC-32.
-
-    The lower half of their plain product are powers from x^32 on. What is left of those modulo
-    the polynomial is what a checksum becomes when four empty bytes are appended.
-    """
+    """Multiply two polynomials modulo that of CRC-32."""
     product = 0
-    while a:
-        lowest = a & -a
-        product ^= b * lowest
-        a ^= lowest
+    for place in _places(a):
+        product ^= b << place
+    return _reduced(product)
+
+
+def _places(polynomial: int) -> Shift:
+    return tuple([place for place in range(32) if polynomial >> place & 1])
+
+
+def _reduced(product: int) -> int:
+    """What is left of a plain product modulo the polynomial of CRC-32.
+
+    The lower half of the product are powers from x^32 on. What is left of those is what a checksum
+    becomes when four empty bytes are appended.
+    """
     low = (product << 1) & _MASK
-    return (product >> 31) ^ crc32(bytes(4), low ^ _MASK) ^ _MASK
+    return (product >> 31) ^ crc32(_NOTHING, low ^ _MASK) ^ _MASK
 
 
 def _squares(base: int, count: int) -> tuple[int, ...]:
@@ -53,10 +70,11 @@ def _squares(base: int, count: int) -> tuple[int, ...]:
 _SQUARES = _squares(_BYTE, 63)
 
 
-def shift_of(length: int) -> int:
+def shift_of(length: int) -> Shift:
     """x^(8 * length): one multiplication, if parts of about this length were met before."""
     low = _power_of(length & _LOW)
-    return _multiply(_power_of(length - (length & _LOW)), low) if length > _LOW else low
+    high = length - (length & _LOW)
+    return _places(_multiply(_power_of(high), low) if high else low)
 
 
 @lru_cache(maxsize=2 * (_LOW + 1))

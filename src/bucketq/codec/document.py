@@ -2,15 +2,13 @@
 
 The rows of a table are encoded block by block, and a block that was not changed is taken from
 the commit before: its text is a view of the bytes that were written then, so that no row is kept
-encoded twice. Checksums are kept for groups of blocks, and that of the whole follows from them,
-so that only the groups that were touched are read again.
+encoded twice. Checksums are kept for blocks and for groups of them, and that of the whole follows
+from those, so that only the blocks that were touched are read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
-from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -18,7 +16,7 @@ from zlib import crc32
 import msgspec
 from msgspec import UNSET, Raw
 
-from bucketq.codec.crc import combine, shift_of
+from bucketq.codec.crc import Shift, combine, shift_of
 from bucketq.codec.layout import (
     CHANGES,
     COMMA,
@@ -38,15 +36,14 @@ from bucketq.model.indexes.table import Table
 from bucketq.model.segments import SegmentRecord
 from bucketq.model.state import State
 
-_GROUP_BITS = 2
-"""How many blocks have one checksum, about 60 KiB: reading them again takes as long as putting six
-checksums together. With more blocks more is read again for one row, with fewer there are more
-checksums."""
+_GROUP_BITS = 3
+"""How many blocks have one checksum together. With more blocks more checksums are put together for
+one that was touched, with fewer there are more groups; a queue has mostly about twenty blocks."""
 
-_SHORT_BYTES = 12 * 1024
-"""A text that is not longer is read again: that takes 6 us, as long as putting two checksums
+_SHORT_BYTES = 4 * 1024
+"""A text that is not longer is read again: that takes 2 us, as long as putting two checksums
 together."""
-_CHANGES_BYTES = 4 * _SHORT_BYTES
+_CHANGES_BYTES = 48 * 1024
 """The same for the rows of a history: nearly every commit has a length of them that was not met
 before, which takes longer to put together."""
 
@@ -56,6 +53,7 @@ _CLOSING = b"\n]"
 _encoder = msgspec.json.Encoder()
 
 _Text = bytes | memoryview
+_Sum = tuple[int, Shift]
 
 
 class Prepared(NamedTuple):
@@ -73,8 +71,17 @@ class _Section:
         self.name = name
         self.table = table
         self._texts: dict[int, _Text] = {}
-        self._groups: dict[int, tuple[int, int]] = {}
-        """Of each group that rests, the checksum, and what its length does to one before it."""
+        self._sums: dict[int, _Sum] = {}
+        """Of blocks that rest, the checksum, and what its length does to one before it."""
+        self._groups: dict[int, _Sum] = {}
+        """The same of each group that rests."""
+        self._grouped: dict[int, list[int]] = {}
+        """The blocks of each group; empty: not known."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is something to encode, or to forget."""
+        return bool(self.table.by_id or self.table.touched)
 
     def adopt(self, body: bytes, start: int, end: int) -> None:
         """Take the encoded rows, without the table's brackets, from an object just read.
@@ -100,24 +107,27 @@ class _Section:
 
     def encode(self, state: State, crc: int) -> tuple[list[_Text], int, int]:
         """The parts of the table's text, the checksum up to there, and the length of the parts."""
-        touched: Iterable[int] = self.table.take_touched()
+        touched = self.table.take_touched()
         if not self.table.blocks:
-            self._texts, self._groups = {}, {}
+            self._texts, self._sums, self._groups, self._grouped = {}, {}, {}, {}
             return [], crc, 0
         if not self._texts:
-            touched = self.table.blocks
+            touched = set(self.table.blocks)
         for number in touched:
             self._groups.pop(number >> _GROUP_BITS, None)
+            self._sums.pop(number, None)
             rows = self.table.blocks.get(number)
+            if (rows is None) == (number in self._texts):  # The blocks are not the same any more.
+                self._grouped = {}
             if rows is None:
                 self._texts.pop(number, None)
             else:
                 self._texts[number] = self._encode_rows(state, rows)
         if len(self._texts) == 1 and not self._groups:  # Most tables are small.
             (text,) = self._texts.values()
-            if len(text) <= _SHORT_BYTES:
+            if touched or len(text) <= _SHORT_BYTES:
                 return [text], crc32(text, crc), len(text)
-        return self._join(crc, {number >> _GROUP_BITS for number in touched})
+        return self._join(crc, touched)
 
     def rest_on(self, body: memoryview, start: int) -> None:
         """Keep the text as views of an object that was just encoded, to keep it once only."""
@@ -127,24 +137,46 @@ class _Section:
             start = stop + len(COMMA)
 
     def _join(self, crc: int, touched: set[int]) -> tuple[list[_Text], int, int]:
-        parts: list[_Text] = []
-        groups = {}
-        for group, numbers in groupby(self.table.blocks, _group_of):
-            texts = [self._texts[number] for number in numbers]
-            if parts:
+        """Join the blocks; the checksums of groups that rest are not computed again."""
+        texts = [self._texts[number] for number in self.table.blocks]
+        parts: list[_Text] = [COMMA] * (2 * len(texts) - 1)
+        parts[::2] = texts
+        touched_groups = {number >> _GROUP_BITS for number in touched}
+        for place, (group, blocks) in enumerate(self._members().items()):
+            if place:
                 crc = crc32(COMMA, crc)
+            if group in touched_groups:
+                crc = self._sum(blocks, touched, crc)
+                continue
+            known = self._groups.get(group)
             # The checksum of a group is kept once it rests: most change again at once.
-            if group in touched or _length(texts) <= _SHORT_BYTES:
-                crc = _sum(texts, crc)
-            else:
-                if (known := self._groups.get(group)) is None:
-                    known = _sum(texts), shift_of(_length(texts))
-                groups[group] = known
-                crc = combine(crc, *known)
-            for text in texts:
-                parts += (COMMA, text) if parts else (text,)
-        self._groups = groups
-        return parts, crc, sum(map(len, parts))
+            if known is None:
+                length = sum([len(self._texts[each]) for each in blocks]) + len(blocks) - 1
+                known = self._groups[group] = self._sum(blocks, touched, 0), shift_of(length)
+            crc = combine(crc, *known)
+        return parts, crc, sum(map(len, texts)) + len(texts) - 1
+
+    def _members(self) -> dict[int, list[int]]:
+        """The blocks of each group."""
+        if not self._grouped:
+            for number in self.table.blocks:
+                self._grouped.setdefault(number >> _GROUP_BITS, []).append(number)
+        return self._grouped
+
+    def _sum(self, blocks: list[int], touched: set[int], crc: int) -> int:
+        """The checksum of the rows of some blocks, behind what ``crc`` is the checksum of."""
+        for place, number in enumerate(blocks):
+            if place:
+                crc = crc32(COMMA, crc)
+            text = self._texts[number]
+            known = self._sums.get(number)
+            if known is None and (number in touched or len(text) <= _SHORT_BYTES):
+                crc = crc32(text, crc)
+                continue
+            if known is None:
+                known = self._sums[number] = crc32(text), shift_of(len(text))
+            crc = combine(crc, *known)
+        return crc
 
     def _encode_rows(self, state: State, rows: list[Any]) -> bytes:
         if not state.extra:
@@ -158,26 +190,10 @@ class _Section:
         return b"\n" + SEPARATOR.join(lines)
 
 
-def _group_of(block_number: int) -> int:
-    return block_number >> _GROUP_BITS
-
-
-def _sum(texts: list[_Text], crc: int = 0) -> int:
-    """The checksum of the rows of some blocks, behind what ``crc`` is the checksum of."""
-    crc = crc32(texts[0], crc)
-    for text in texts[1:]:
-        crc = crc32(text, crc32(COMMA, crc))
-    return crc
-
-
 def _sum_parts(parts: list[_Text], crc: int = 0) -> int:
     for part in parts:
         crc = crc32(part, crc)
     return crc
-
-
-def _length(texts: list[_Text]) -> int:
-    return sum(map(len, texts)) + len(COMMA) * (len(texts) - 1)
 
 
 def _line_start(row: Any) -> bytes:
@@ -197,6 +213,11 @@ class _SegmentSection:
         """That of the rows when they were sorted."""
         self._lines: dict[str, tuple[SegmentRecord, bytes]] = {}
         """The line of each entry, which is the same as long as the entry is."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is something to encode, or to forget."""
+        return bool(self.table) or self._rows.is_touched
 
     def adopt(self, body: bytes, start: int, end: int) -> None:
         """Take the encoded rows, without the table's brackets, from an object just read."""
@@ -245,6 +266,11 @@ class _ChangeSection:
         self._length = 0
         self._crc = 0
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is something to encode, or to forget."""
+        return bool(self.table.by_id or self.table.touched)
+
     def adopt(self, body: bytes, start: int, end: int) -> None:
         """Do nothing: their parts are kept encoded, and are soon put together."""
 
@@ -272,13 +298,16 @@ class _ChangeSection:
         self._text = body[start : start + self._length]
 
 
+_AnySection = _Section | _SegmentSection | _ChangeSection
+
+
 class Document:
     """A state that can be written."""
 
     def __init__(self, state: State) -> None:
         """Wrap a state of which nothing is encoded yet."""
         self.state = state
-        self._sections: dict[str, _Section | _SegmentSection | _ChangeSection] = {
+        self._sections: dict[str, _AnySection] = {
             "sessions": _Section("sessions", state.sessions.table),
             "keys": _Section("keys", state.keys),
             "tokens": _Section("tokens", state.tokens),
@@ -327,24 +356,32 @@ class Document:
         state.commits.append(commit)
         state.changes, state.added_bytes = [], 0
         history.seal(state, commit, at)
-        self._forget_extra()
+        if state.extra:
+            self._forget_extra()
         head = encode_head(state)
         parts: list[_Text] = [head]
-        starts: dict[str, int] = {}
         crc, length = crc32(head), len(head)
-        for name, opening in OPENINGS.items():
-            texts, after, text_length = self._sections[name].encode(state, crc32(opening, crc))
+        starts: list[tuple[_AnySection, int]] = []
+        for name, section in self._sections.items():
+            # Most tables are empty, and a section of one costs as much as one with a few rows.
+            if name in OPTIONAL and not section.is_needed:
+                continue
+            opening = OPENINGS[name]
+            texts, after, text_length = section.encode(state, crc32(opening, crc))
             if texts or name not in OPTIONAL:
-                parts += (opening, *texts)
-                starts[name] = length + len(opening)
-                crc, length = after, starts[name] + text_length
+                parts.append(opening)
+                parts += texts
+                length += len(opening)
+                starts.append((section, length))
+                crc, length = after, length + text_length
         parts.append(END)
         crc, length = crc32(END, crc), length + len(END)
         number = 2 if state.requires else 1
         first = b'{"format":%d,"checksum":"crc32:%08x","bytes":%d,\n' % (number, crc, length)
         body = b"".join([first, *parts])
-        for name, start in starts.items():
-            self._sections[name].rest_on(memoryview(body), len(first) + start)
+        view = memoryview(body)
+        for section, start in starts:
+            section.rest_on(view, len(first) + start)
         state.size_bytes = len(body)
         return Prepared(body, state.version, commit)
 
