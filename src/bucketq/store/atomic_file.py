@@ -181,12 +181,13 @@ def write(
     makes_parents: bool,
     is_first: bool,
     given_up: Event,
-    outgrown: Event,
     like: Path | None = None,
     recycles: bool = False,
     durable_etag: str | None = None,
-) -> str:
-    """Put a file in place, if what is there meets the demand; return its etag.
+) -> tuple[str, bool]:
+    """Put a file in place, if what is there meets the demand.
+
+    Return its etag, and whether to call ``drop_long_spares``, at any time.
 
     The demand is checked three times. Only the last check, under the lock, counts; the others
     save the disk the work of a writer that has already lost. The file is prepared to replace
@@ -197,14 +198,14 @@ def write(
     and leaves one. The durable etag is that of a version that the caller knows to be on the disk
     under its name. Once the caller has given up, the lock is not waited for any longer. A new file
     takes owner, group and mode of ``like``, if that is there, and is private otherwise.
-    ``outgrown`` is set if the caller should call ``drop_long_spares``, at any time.
     """
     model = file_permissions.regular_file(like) if makes_parents else None
+    name = path.name
     with directories.opened(path.parent, makes=makes_parents, like=model) as directory:
         if directory is None:
             demand(None)
             raise FileNotFoundError(errno.ENOENT, "no such directory")
-        current = _find(directory, path.name)
+        current = _find(directory, name)
         demand(current)
         if is_first:
             owned_file.sweep(directory)
@@ -213,35 +214,51 @@ def write(
         recycles = recycles and current is not None
         spare = owned_file.take_spare(directory, path, len(body)) if recycles else None
         with owned_file.owned(directory, spare) as (file, hidden_name):
-            if spare is not None and not _is_at(directory, path.name, durable_etag):
+            if spare is not None and not _is_at(directory, name, durable_etag):
                 directories.sync(directory)
             # What cannot be leased now could not be later, as a spare.
             can_recycle = recycles and (spare is not None or owned_file.lease(file))
             _fill(file, body)
-            owned_file.end_lease(file)
-            current = _find(directory, path.name)
+            if can_recycle:
+                owned_file.end_lease(file)
+            current = _find(directory, name)
             demand(current)
-            _demand_writable(directory, path.name, current)
+            _demand_writable(directory, name, current)
             if current is None and model is not None:
                 file_permissions.copy_to_file(file, model)
             etag = "" if current is None else _stamp(file, directory, current)
             if can_recycle and current is not None:
-                owned_file.keep_spare(directory, path.name, current)
+                owned_file.keep_spare(directory, name, current, hidden_name)
             with directories.locked(directory, given_up):
-                found = _find(directory, path.name)
+                found = _find(directory, name)
                 demand(found)
                 if found is None or current is None or _version(found) != _version(current):
-                    _demand_writable(directory, path.name, found)
+                    _demand_writable(directory, name, found)
                     etag = _stamp(file, directory, found)
                 if not owned_file.is_named(directory, hidden_name, file):
                     raise FileNotFoundError(
                         errno.ENOENT, f"another process has removed {hidden_name}"
                     )
-                os.rename(hidden_name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+                os.rename(hidden_name, name, src_dir_fd=directory, dst_dir_fd=directory)
         directories.sync(directory)
-        if recycles and owned_file.has_long_spares(directory, path.name, len(body)):
-            outgrown.set()
-    return etag
+        has_outgrown = recycles and _has_outgrown(directory, name, spare, current, len(body))
+    return etag, has_outgrown
+
+
+def _has_outgrown(
+    directory: int,
+    name: str,
+    spare: tuple[int, str] | None,
+    replaced: os.stat_result | None,
+    size_bytes: int,
+) -> bool:
+    """Whether a file of so many bytes has spares that it does not use, because they are longer.
+
+    After a spare was used, the only one there is the file that was replaced.
+    """
+    if spare is not None and replaced is not None:
+        return owned_file.is_longer(replaced, size_bytes)
+    return owned_file.has_long_spares(directory, name, size_bytes)
 
 
 def drop_long_spares(path: Path, size_bytes: int) -> None:

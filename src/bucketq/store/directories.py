@@ -151,7 +151,7 @@ def locked(directory: int, given_up: Event) -> Iterator[int]:
                 yield lock
                 return
         finally:
-            owned_file.release(lock)
+            owned_file.unlock(lock)
 
 
 def _open_lock(directory: int) -> int:

@@ -34,9 +34,17 @@ def copy_to_file(file: int, model: os.stat_result) -> None:
 
     The owner matters when root writes: the user would be locked out of a file of root's.
     """
+    info = os.fstat(file)
+    if is_alike(info, model):
+        return
     mode = _copy_owner(file, model, stat.S_IMODE(model.st_mode))
     if stat.S_IMODE(os.fstat(file).st_mode) != mode:
         os.fchmod(file, mode)
+
+
+def is_alike(info: os.stat_result, model: os.stat_result) -> bool:
+    """Whether two files have the same owner, group and mode."""
+    return (info.st_mode, info.st_uid, info.st_gid) == (model.st_mode, model.st_uid, model.st_gid)
 
 
 def copy_to_directory(directory: int, model: os.stat_result) -> None:
@@ -58,7 +66,7 @@ def share_lock(lock: int, directory: int) -> None:
     mode = stat.S_IMODE(info.st_mode)
     wanted = mode | PRIVATE | writers | writers << 1
     with contextlib.suppress(OSError):
-        if os.geteuid() == 0 and info.st_uid != folder.st_uid:
+        if info.st_uid != folder.st_uid and os.geteuid() == 0:
             os.fchown(lock, folder.st_uid, folder.st_gid)
         elif writers & stat.S_IWGRP and info.st_gid != folder.st_gid:
             os.fchown(lock, -1, folder.st_gid)

@@ -96,14 +96,14 @@ class LocalStore:
         """Keep objects below ``root``; new ones get the mode of the object ``like``, if any."""
         self._root = root.absolute()
         self.url = self._root.as_uri()
-        # The paths of objects that are replaced. They are few, and each write needs one four times.
+        # The paths of objects that are replaced. They are few, and to make one takes 5 us.
         self._replaced: dict[str, Path] = {}
         self._like = None if like is None else self._path(like)
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="bucketq-file")
-        # Directories in which this store has written before.
-        self._used: set[Path] = set()
-        # The version of each file that this store last knew to be on the disk.
-        self._durable: dict[Path, str] = {}
+        # Folders in which this store has written before.
+        self._used: set[str] = set()
+        # The version of each object that this store last knew to be on the disk.
+        self._durable: dict[str, str] = {}
         # The first sync that failed, as a message; set by the thread that saw it.
         self._failure: str | None = None
         self._closed = False
@@ -148,7 +148,8 @@ class LocalStore:
                 )
 
         # A queue is replaced again and again, an object that is put hardly ever.
-        self._replaced[key] = self._path(key)
+        if key not in self._replaced:
+            self._replaced[key] = self._path(key)
         return await self._write(key, body, demand_etag, makes_parents=False, recycles=True)
 
     async def put(self, key: str, body: bytes) -> str:
@@ -197,12 +198,12 @@ class LocalStore:
         self, key: str, known_etag: str | None, part: tuple[int, int] | None = None
     ) -> tuple[bytes | None, str]:
         path = self._path(key)
-        read = partial(atomic_file.read, path, known_etag, self._durable.get(path), part)
+        read = partial(atomic_file.read, path, known_etag, self._durable.get(key), part)
         try:
             body, etag = await self._run("read", path, read)
         except FileNotFoundError as error:
             raise ObjectMissingError(f"there is no object {key} in {self.url}") from error
-        self._note_durable(path, etag)
+        self._note_durable(key, etag)
         return body, etag
 
     async def _write(
@@ -214,32 +215,32 @@ class LocalStore:
         makes_parents: bool,
         recycles: bool = False,
     ) -> str:
-        path, given_up, outgrown = self._path(key), Event(), Event()
+        path, given_up = self._path(key), Event()
+        folder = key[: key.rfind("/") + 1]
         write = partial(
             atomic_file.write,
             path,
             body,
             demand,
             makes_parents=makes_parents,
-            is_first=path.parent not in self._used,
+            is_first=folder not in self._used,
             given_up=given_up,
-            outgrown=outgrown,
             like=self._like,
             recycles=recycles,
-            durable_etag=self._durable.get(path),
+            durable_etag=self._durable.get(key),
         )
-        etag = await self._run("write", path, write, given_up)
-        self._used.add(path.parent)
-        self._note_durable(path, etag)
-        if outgrown.is_set() and not self._closed:
+        etag, has_outgrown = await self._run("write", path, write, given_up)
+        self._used.add(folder)
+        self._note_durable(key, etag)
+        if has_outgrown and not self._closed:
             # To free blocks can take longer than a write, so no write waits for it.
             self._threads.submit(atomic_file.drop_long_spares, path, len(body))
         return etag
 
-    def _note_durable(self, path: Path, etag: str) -> None:
-        if len(self._durable) >= _DURABLE_MAX and path not in self._durable:
+    def _note_durable(self, key: str, etag: str) -> None:
+        if len(self._durable) >= _DURABLE_MAX and key not in self._durable:
             self._durable.clear()
-        self._durable[path] = etag
+        self._durable[key] = etag
 
     def _path(self, key: str) -> Path:
         """Return the path of an object, after checking that its key stays below the root."""

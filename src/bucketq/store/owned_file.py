@@ -46,6 +46,8 @@ SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
 def owned(directory: int, spare: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
     """Own the spare, or else an empty temporary file; it is gone afterwards, unless renamed.
 
+    The body ends its lease and renames it, or raises.
+
     Temporary files are numbered from zero and the first free number is taken. One that a dead
     writer left is free, so these never outgrow the number of writers at one time.
     """
@@ -58,11 +60,15 @@ def owned(directory: int, spare: tuple[int, str] | None) -> Iterator[tuple[int, 
         if spare is None:
             os.ftruncate(file, 0)
         yield file, name
-    finally:
-        # Looked up again, because after a rename the name may be another writer's by now.
-        if is_named(directory, name, file):
-            os.unlink(name, dir_fd=directory)
-        release(file)
+    except BaseException:
+        try:
+            # Looked up again: after a rename the name may be another writer's by now.
+            if is_named(directory, name, file):
+                os.unlink(name, dir_fd=directory)
+        finally:
+            release(file)
+        raise
+    unlock(file)
 
 
 def take_spare(directory: int, path: Path, size_bytes: int) -> tuple[int, str] | None:
@@ -72,14 +78,15 @@ def take_spare(directory: int, path: Path, size_bytes: int) -> tuple[int, str] |
     """
     for name in _spare_names(path.name):
         with contextlib.suppress(OSError):
-            if _is_longer(find(directory, name), size_bytes):
+            info = find(directory, name)
+            if info is None or is_longer(info, size_bytes):
                 continue
             spare = _claim(directory, name, 0)
             if spare is None:
                 continue
             is_free = False
             try:
-                is_free = _is_free(spare, path.with_name(name), path)
+                is_free = _is_free(spare, path)
                 if is_free:
                     return spare, name
                 os.unlink(name, dir_fd=directory)
@@ -89,8 +96,10 @@ def take_spare(directory: int, path: Path, size_bytes: int) -> tuple[int, str] |
     return None
 
 
-def keep_spare(directory: int, name: str, current: os.stat_result) -> None:
+def keep_spare(directory: int, name: str, current: os.stat_result, owned_name: str) -> None:
     """Give the file that is about to be replaced a second name, if there is one to give.
+
+    The name of the file that replaces it, which may be a spare as well, is taken.
 
     A file that has a second name already is a copy made by a user, or a writer has died or lost
     after this point; then it is a spare as soon as it is replaced. Two writers that are here at
@@ -99,6 +108,8 @@ def keep_spare(directory: int, name: str, current: os.stat_result) -> None:
     if current.st_nlink != 1:
         return
     for spare_name in _spare_names(name):
+        if spare_name == owned_name:
+            continue
         with contextlib.suppress(OSError):
             os.link(name, spare_name, src_dir_fd=directory, dst_dir_fd=directory)
             return
@@ -107,7 +118,8 @@ def keep_spare(directory: int, name: str, current: os.stat_result) -> None:
 def has_long_spares(directory: int, name: str, size_bytes: int) -> bool:
     """Whether a file of so many bytes has spares that it does not use, because they are longer."""
     with contextlib.suppress(OSError):
-        return any(_is_longer(find(directory, spare), size_bytes) for spare in _spare_names(name))
+        found = [find(directory, spare) for spare in _spare_names(name)]
+        return any(info is not None and is_longer(info, size_bytes) for info in found)
     return False
 
 
@@ -115,7 +127,8 @@ def drop_spares(directory: int, name: str, size_bytes: int = -1) -> None:
     """Remove the spares of a file that are longer than this, but for one that is being written."""
     for spare_name in _spare_names(name):
         with contextlib.suppress(OSError):
-            if _is_longer(find(directory, spare_name), size_bytes):
+            info = find(directory, spare_name)
+            if info is not None and is_longer(info, size_bytes):
                 _remove(directory, spare_name)
 
 
@@ -151,14 +164,19 @@ def end_lease(file: int) -> None:
 
 
 def release(descriptor: int) -> None:
-    """Unlock and close a file.
+    """Unlock and close a file, and end the lease on it."""
+    end_lease(descriptor)
+    unlock(descriptor)
+
+
+def unlock(descriptor: int) -> None:
+    """Unlock and close a file on which there is no lease.
 
     Closing alone does not release the lock if a child process was forked meanwhile: it has a copy
-    of the descriptor, and would keep lock and lease for the rest of its life.
+    of the descriptor, and would keep the lock for the rest of its life, as it would a lease.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-        end_lease(descriptor)
     finally:
         os.close(descriptor)
 
@@ -177,16 +195,16 @@ def find(directory: int, name: str) -> os.stat_result | None:
         return None
 
 
-def _is_longer(info: os.stat_result | None, size_bytes: int) -> bool:
-    """Whether there is a file, and blocks of it would be freed if it were cut to so many bytes."""
-    return info is not None and info.st_size > -(-size_bytes // info.st_blksize) * info.st_blksize
+def is_longer(info: os.stat_result, size_bytes: int) -> bool:
+    """Whether blocks of a file would be freed if it were cut to so many bytes."""
+    return info.st_size > -(-size_bytes // info.st_blksize) * info.st_blksize
 
 
 def _spare_names(name: str) -> list[str]:
     return [f".bucketq.{name}.{number}.spare" for number in range(_SPARES_MAX)]
 
 
-def _is_free(spare: int, spare_path: Path, path: Path) -> bool:
+def _is_free(spare: int, path: Path) -> bool:
     """Whether a spare can be written to and published; if so, there is a lease on it.
 
     It must have no other name: that could be a copy that a user made by a hard link, or the
@@ -198,19 +216,19 @@ def _is_free(spare: int, spare_path: Path, path: Path) -> bool:
     return (
         info.st_nlink == 1
         and not os.path.samestat(info, current)
-        and (info.st_mode, info.st_uid, info.st_gid)
-        == (current.st_mode, current.st_uid, current.st_gid)
-        and _attributes(spare_path) == _attributes(path)
+        and file_permissions.is_alike(info, current)
+        and _attributes(spare) == _attributes(path)
         and lease(spare)
     )
 
 
-def _attributes(path: Path) -> dict[str, bytes]:
+def _attributes(file: int | Path) -> dict[str, bytes]:
     """Read the extended attributes of a file, among them the access control list."""
     if sys.platform != "linux":
         return {}
-    names = os.listxattr(path, follow_symlinks=False)
-    return {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
+    follows = isinstance(file, int)  # What is open cannot be a link.
+    names = os.listxattr(file, follow_symlinks=follows)
+    return {name: os.getxattr(file, name, follow_symlinks=follows) for name in names}
 
 
 def _claim_temp(directory: int, name: str) -> int | None:
