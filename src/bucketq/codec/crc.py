@@ -17,10 +17,9 @@ _ONE = 0x80000000
 _BYTE = 0x00800000
 """x^8: what a checksum is multiplied by when a byte is appended."""
 
-_LOW = 4095
-"""Of the length of a part, the lower bits and the others are looked up apart: nearly every commit
-has parts of new lengths, but there are few lengths of either kind."""
-
+_LOW, _MIDDLE = 0xFF, 0xFF00
+"""Of the length of a part, the lowest byte, the next and the rest are looked up apart: nearly every
+commit has parts of new lengths, but there are few values of each of the three."""
 
 _NOTHING = bytes(4)
 
@@ -40,13 +39,11 @@ def combine(first: int, second: int, shift: Shift) -> int:
 def _multiply(a: int, b: int) -> int:
     """Multiply two polynomials modulo that of CRC-32."""
     product = 0
-    for place in _places(a):
-        product ^= b << place
+    while a:
+        lowest = a & -a
+        product ^= b * lowest
+        a ^= lowest
     return _reduced(product)
-
-
-def _places(polynomial: int) -> Shift:
-    return tuple([place for place in range(32) if polynomial >> place & 1])
 
 
 def _reduced(product: int) -> int:
@@ -71,13 +68,15 @@ _SQUARES = _squares(_BYTE, 63)
 
 
 def shift_of(length: int) -> Shift:
-    """x^(8 * length): one multiplication, if parts of about this length were met before."""
-    low = _power_of(length & _LOW)
-    high = length - (length & _LOW)
-    return _places(_multiply(_power_of(high), low) if high else low)
+    """x^(8 * length): two multiplications, if parts of about this length were met before."""
+    power = _power_of(length & _LOW)
+    for rest in (length & _MIDDLE, length & ~(_LOW | _MIDDLE)):
+        if rest:
+            power = _multiply(_power_of(rest), power)
+    return tuple([place for place in range(32) if power >> place & 1])
 
 
-@lru_cache(maxsize=2 * (_LOW + 1))
+@lru_cache(maxsize=4 * (_LOW + 1))
 def _power_of(length: int) -> int:
     power = _ONE
     for square in _SQUARES[: length.bit_length()]:
