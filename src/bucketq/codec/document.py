@@ -41,8 +41,8 @@ _GROUP_BITS = 3
 one that was touched, with fewer there are more groups; a queue has mostly about twenty blocks."""
 
 _SHORT_BYTES = 4 * 1024
-"""A text that is not longer is read again: that takes 2 us, as long as putting two checksums
-together."""
+"""A text that is not longer is read again: that takes 2 us, about as long as putting
+two checksums together."""
 _CHANGES_BYTES = 48 * 1024
 """The same for the rows of a history: nearly every commit has a length of them that was not met
 before, which takes longer to put together."""
