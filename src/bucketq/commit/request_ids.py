@@ -46,7 +46,7 @@ UNJUDGED = (
 """Rejections that are made before a request is compared with those that took effect."""
 
 
-class RequestId(Struct, frozen=True):
+class RequestId(Struct, frozen=True, gc=False):
     """The id of a request, the same at every try."""
 
     session: str
@@ -145,13 +145,15 @@ class RequestIds:
         self._next = 1
         self._outstanding: dict[int, None] = {}
 
-    def give(self) -> RequestId:
-        """Make a new id."""
+    def give(self, made_ms: int | None = None) -> RequestId:
+        """Make a new id; ``made_ms`` is the time, if the caller has asked the clock already."""
         number = self._next
-        self._next += 1
+        self._next = number + 1
         self._outstanding[number] = None
         floor = next(iter(self._outstanding))
-        return RequestId(self._session, number, floor, made_ms=id_time(self._clock))
+        if made_ms is None:
+            made_ms = id_time(self._clock)
+        return RequestId(self._session, number, floor, None, made_ms)
 
     def settle(self, request: RequestId) -> None:
         """Note that a request has been answered."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Sequence
 from copy import copy
-from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct, structs
@@ -38,7 +37,8 @@ ALONE: Any = object()
 class CallGroup:
     """Calls that are sent together."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self.calls: list[JoinedCall] = []
         self.size_bytes = 0
         self.is_over = asyncio.Event()
@@ -79,6 +79,8 @@ class JoinedCalls:
         self._open: dict[Hashable, CallGroup] = {}
         """Groups that take more calls, by what their calls have in common."""
         self._full: list[CallGroup] = []
+        self.made_ms: int | None = None
+        """When the calls of this turn were made; None: there are none yet."""
         self._background = Background()
 
     async def close(self) -> None:
@@ -100,33 +102,37 @@ class JoinedCalls:
             return None
         if size_bytes > _MAX_BYTES or request_id.since is not None:
             return None
-        return self._join((kind, request_id.session, shared), request_id, operation, size_bytes)
-
-    def _join(
-        self, key: Hashable, request_id: RequestId, operation: Any, size_bytes: int
-    ) -> JoinedCall:
-        loop = asyncio.get_running_loop()
-        if not self._open and not self._full:
-            loop.call_soon(self._send_all)
-        group = self._open.get(key)
-        if group is None:
-            group = self._open[key] = CallGroup()
-        elif len(group.calls) >= _MAX_CALLS or group.size_bytes + size_bytes > _MAX_BYTES:
-            self._full.append(group)
-            group = self._open[key] = CallGroup()
-        call = JoinedCall(request_id, operation, loop.create_future(), group)
+        group = self._group(kind, request_id, shared, size_bytes)
+        call = JoinedCall(request_id, operation, group.loop.create_future(), group)
         group.calls.append(call)
         group.size_bytes += size_bytes
         return call
 
+    def _group(
+        self, kind: type, request_id: RequestId, shared: Hashable, size_bytes: int
+    ) -> CallGroup:
+        """Return the group that takes the next call."""
+        key = (kind, request_id.session, shared)
+        group = self._open.get(key)
+        if group is not None:
+            if len(group.calls) < _MAX_CALLS and group.size_bytes + size_bytes <= _MAX_BYTES:
+                return group
+            self._full.append(group)
+        loop = asyncio.get_running_loop()
+        if not self._open:
+            self.made_ms = request_id.made_ms
+            loop.call_soon(self._send_all)
+        group = self._open[key] = CallGroup(loop)
+        return group
+
     def _send_all(self) -> None:
         groups = [*self._full, *self._open.values()]
-        self._full, self._open = [], {}
+        self._full, self._open, self.made_ms = [], {}, None
         for group in groups:
             # Callers that were cancelled in this turn have sent nothing.
             group.calls = [call for call in group.calls if not call.answer.done()]
             if len(group.calls) > 1:
-                group.calls.sort(key=attrgetter("number"))
+                group.calls.sort(key=lambda call: call.request_id.number)
                 self._background.start(self._send(group))
                 continue
             for call in group.calls:

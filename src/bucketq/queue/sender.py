@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
@@ -79,29 +80,36 @@ class Sender:
 
     def check_open(self) -> None:
         """Raise ``ClosedError`` if a request could only hang."""
+        is_here = os.getpid() == self._process and not self._is_closed
+        if not is_here or asyncio.get_running_loop() is not self._loop:
+            raise self._unusable()
+
+    def _unusable(self) -> ClosedError:
+        """Return why a request could only hang."""
         where = self._committer.where
         if os.getpid() != self._process:
             message = (
                 f"the queue {where} was opened by process {self._process} and is used in "
                 f"{os.getpid()}: connect again after a fork"
             )
-            raise ClosedError(message)
+            return ClosedError(message)
         if self._is_closed:
-            raise closed(where)
+            return closed(where)
         if self._loop is None:
             message = f"the queue {where} is not open yet: use `async with bucketq.connect(...)`"
-            raise ClosedError(message)
-        if asyncio.get_running_loop() is not self._loop:
-            message = (
-                f"the queue {where} belongs to another event loop: connect in the loop "
-                "that uses it, or use `bucketq.connect_sync`"
-            )
-            raise ClosedError(message)
+            return ClosedError(message)
+        message = (
+            f"the queue {where} belongs to another event loop: connect in the loop "
+            "that uses it, or use `bucketq.connect_sync`"
+        )
+        return ClosedError(message)
 
     def new_id(self, operation: type[ops.AnyOperation], token: str | None) -> RequestId:
         """Make an id for a request, or decode it from the token of a retry."""
         self.check_open()
-        return self._ids.give() if token is None else parse_token(token, operation)
+        if token is not None:
+            return parse_token(token, operation)
+        return self._ids.give(self._joined.made_ms)
 
     def drop_id(self, request_id: RequestId) -> None:
         """Note that a request was never sent."""
@@ -139,26 +147,30 @@ class Sender:
         ids = self._ids
         if token is None and claim.wait_s:
             ids = self._idle_sessions.pop() if self._idle_sessions else RequestIds(self.clock)
-        request_id = ids.give() if token is None else parse_token(token, ops.Claim)
+        if token is None:
+            request_id = ids.give(self._joined.made_ms)
+        else:
+            request_id = parse_token(token, ops.Claim)
         secret = self._secret(request_id.session)
         return await self._send_as(request_id, replace(claim, secret=secret), ids)
 
-    async def send_as(self, request_id: RequestId, operation: ops.AnyOperation) -> Any:
+    def send_as(self, request_id: RequestId, operation: ops.AnyOperation) -> Awaitable[Any]:
         """Send an operation under an id, and return its answer."""
-        return await self._send_as(request_id, operation, self._ids)
+        return self._send_as(request_id, operation, self._ids)
 
     async def _send_as(
         self, request_id: RequestId, operation: ops.AnyOperation, ids: RequestIds
     ) -> Any:
-        request = request_id.request(operation)
         joined: JoinedCall | None = None
         if self._committer.joins:
             joined = self._joined.add(request_id, operation)
         try:
             answer = ALONE if joined is None else await joined.answer
             if answer is ALONE:
+                request = request_id.request(operation)
                 answer = await self._committer.submit(request, self.timeout_s)
         except RejectedError as error:
+            request = request_id.request(operation)
             if is_unjudged(error, request):
                 self._abandon(request_id, ids)
                 raise rejected_repeat(self._committer.where, request, error) from error
