@@ -364,7 +364,7 @@ def body(value: object, what: str, setting: str, limit: int) -> int:
             f"{what} too large: {size_bytes:,} bytes, at most {limit:,} are allowed ({setting}); "
             f"{advice}"
         )
-    if size_bytes > _DEEP_BYTES and _depth(raw) > MAX_DEPTH:
+    if is_deep(raw):
         _refuse(f"{what} nested deeper than {MAX_DEPTH} levels: flatten it")
     try:
         _decode_raw(raw)
@@ -377,6 +377,11 @@ def body(value: object, what: str, setting: str, limit: int) -> int:
             f"{what} is JSON with line breaks or blanks around it: encode it on one line"
         )
     return size_bytes
+
+
+def is_deep(raw: bytes) -> bool:
+    """Whether JSON is nested deeper than a payload may be."""
+    return len(raw) > _DEEP_BYTES and _depth(raw) > MAX_DEPTH
 
 
 def encoding(value: object, what: str) -> None:

@@ -45,6 +45,11 @@ def as_job_id(answer: str) -> JobId:
     return answer if isinstance(answer, JobId) else JobId(answer)
 
 
+def as_job_ids(answers: Iterable[str]) -> list[JobId]:
+    """Return the ids that a push of several jobs answered."""
+    return [answer if isinstance(answer, JobId) else JobId(answer) for answer in answers]
+
+
 def as_plain(name: A) -> A | str:
     """Return a ``JobId`` as a plain string, which alone can be stored; anything else as it is."""
     return str(name) if isinstance(name, JobId) else name

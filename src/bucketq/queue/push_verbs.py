@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, Unpack
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from bucketq.commit.request_ids import RequestId
@@ -19,10 +20,10 @@ from bucketq.model.base import NewJob
 from bucketq.model.job_ids import JobId
 from bucketq.model.operations import Push
 from bucketq.model.results import FindArchived, JobEnd, Wait
-from bucketq.queue.arguments import as_job_id, as_several
+from bucketq.queue.arguments import as_job_id, as_job_ids, as_several
 from bucketq.queue.large.side_content import FilePayload, as_file
 from bucketq.queue.large.side_writer import SideWriter
-from bucketq.queue.push_options import JobSpec, PushOptions, new_job, plain_job
+from bucketq.queue.push_options import JobSpec, PushOptions, new_job, plain_body
 from bucketq.queue.sender import Sender
 from bucketq.queue.trace_context import is_traced, push_span
 
@@ -58,16 +59,25 @@ class PushVerbs(Generic[T]):
         returns the id of the first job, whose ``duplicate`` is True, and other content is rejected
         with ``KeyConflictError``.
         """
+        if not options and request is None and self._payload_type is Any and not is_traced():
+            body = plain_body(kind, payload)
+            if body is not None and len(body) <= self._writer.inline_bytes:
+                return await self._push_plain(kind, body)
         content = as_file(payload, self._payload_type)
+        spec = JobSpec(kind=kind, payload=content, **options)
 
         def build(request_id: RequestId) -> tuple[NewJob, ...]:
-            if not options:
-                return (plain_job(kind, content, request_id.job_id(0), self._payload_type),)
-            spec = JobSpec(kind=kind, payload=content, **options)
             default_id = request_id.job_id(0) if spec.id is None else ""
             return (new_job(spec, default_id, self._payload_type, takes_files=True),)
 
         answer = await self._push(build, [content], request)
+        return as_job_id(answer[0])
+
+    async def _push_plain(self, kind: str, body: bytes) -> JobId:
+        """Push a job without options."""
+        request_id = self._sender.new_id(Push, None)
+        job = NewJob(id=request_id.job_id(0), kind=kind, payload=Raw(body))
+        answer = await self._sender.send_as(request_id, Push(jobs=(job,)))
         return as_job_id(answer[0])
 
     async def push_many(
@@ -76,9 +86,11 @@ class PushVerbs(Generic[T]):
         """Add jobs, all or none, in one commit; return their ids in order."""
         several = list(as_several(jobs, "push_many takes an iterable of JobSpec objects"))
         payload_type = self._payload_type
+        payloads: list[object] = []
         for place, job in enumerate(several):
             if isinstance(job, JobSpec):
                 content = as_file(job.payload, payload_type)
+                payloads.append(content)
                 if content is not job.payload:
                     several[place] = replace(job, payload=content)
 
@@ -87,8 +99,7 @@ class PushVerbs(Generic[T]):
             new = [new_job(job, next(ids), payload_type, takes_files=True) for job in several]
             return tuple(new)
 
-        payloads = [job.payload for job in several if isinstance(job, JobSpec)]
-        return list(map(as_job_id, await self._push(build, payloads, request)))
+        return as_job_ids(await self._push(build, payloads, request))
 
     async def _push(
         self, build: Build, payloads: Sequence[object], token: str | None
@@ -107,7 +118,7 @@ class PushVerbs(Generic[T]):
         if not jobs:
             self._sender.drop_id(request_id)
             return ()
-        is_large = any(map(self._writer.is_large_job, jobs, payloads))
+        is_large = self._writer.has_large_job(jobs, payloads)
         if (is_large or token is not None) and any(job.after for job in jobs):
             jobs = _with_ends(jobs, await self._find_ends(jobs))
         if is_large:

@@ -32,7 +32,7 @@ from bucketq.model.side_objects import (
     side_encoding,
     write_ref,
 )
-from bucketq.queue.arguments import as_job_id
+from bucketq.queue.arguments import as_job_ids
 from bucketq.queue.large.payload_stream import in_order
 from bucketq.queue.large.side_content import (
     FileContent,
@@ -77,14 +77,23 @@ class SideWriter:
     def __init__(self, sender: Sender) -> None:
         """Write through ``sender``."""
         self._sender = sender
-        self._inline_bytes = _SURELY_INLINE_BYTES
+        self.inline_bytes = _SURELY_INLINE_BYTES
         """How large a payload or result may be to go in its job, as far as is known."""
 
     def is_large_job(self, job: NewJob, payload: object = None) -> bool:
         """Whether a payload may be too large for its job, or is a file."""
-        if len(memoryview(job.payload)) > self._inline_bytes:
+        if len(memoryview(job.payload)) > self.inline_bytes:
             return not is_side(job.payload_encoding)
         return job.payload_encoding is not None and is_file(payload)
+
+    def has_large_job(self, jobs: Sequence[NewJob], payloads: Sequence[object]) -> bool:
+        """Whether ``is_large_job`` says so of any job."""
+        most = self.inline_bytes
+        # In one pass without calls: most pushes have none, and some have many jobs.
+        is_worth_a_look = any(
+            len(memoryview(job.payload)) > most or job.payload_encoding is not None for job in jobs
+        )
+        return is_worth_a_look and any(map(self.is_large_job, jobs, payloads))
 
     def is_large_completion(self, done: ops.Complete | ops.Completion) -> bool:
         """Whether a result, or the payload of a follow-up job, may be too large for its job."""
@@ -93,7 +102,7 @@ class SideWriter:
         )
 
     def _has_large_result(self, done: ops.Complete | ops.Completion) -> bool:
-        is_long = len(memoryview(done.result)) > self._inline_bytes
+        is_long = len(memoryview(done.result)) > self.inline_bytes
         return is_long and not is_side(done.result_encoding)
 
     async def push(
@@ -117,7 +126,7 @@ class SideWriter:
             for place, payload in enumerate(payloads):
                 if is_file(payload):
                     files[place] = await FileContent.open(payload, "payload")
-            return [*map(as_job_id, await self._send_jobs(jobs, files, send))]
+            return as_job_ids(await self._send_jobs(jobs, files, send))
         except UnavailableError as error:
             if is_sent:
                 raise
@@ -238,7 +247,7 @@ class SideWriter:
     async def _place(self, placed: Placed, tries: int) -> None:
         """Write a side object, or find out that the content is small enough for its job."""
         content = placed.content
-        if content.size_bytes <= self._inline_bytes:
+        if content.size_bytes <= self.inline_bytes:
             return
         staged: Staged = await self._sender.send(
             StageObject(
@@ -250,7 +259,7 @@ class SideWriter:
                 place=placed.place,
             )
         )
-        self._inline_bytes = staged.inline_bytes
+        self.inline_bytes = staged.inline_bytes
         placed.object = staged.object
         if not staged.object:
             return
