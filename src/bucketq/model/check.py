@@ -313,6 +313,8 @@ def whole_number(value: object, what: str, lowest: int, highest: int = MAX_INTEG
 
 def delay(value: object, what: str = "delay_s") -> None:
     """Check a number of seconds to wait."""
+    if type(value) is float and 0 <= value <= MAX_DELAY_S:
+        return
     if isinstance(value, bool) or not isinstance(value, int | float):
         _refuse(f"{what} must be a number of seconds, got {_short(value)}")
     if not 0 <= value <= MAX_DELAY_S:

@@ -10,6 +10,7 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
 from bucketq.model.job_ids import JobId
+from bucketq.model.records import NOTHING
 from bucketq.queue import payload as payloads
 from bucketq.queue.job import Job
 
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 MAX_WAIT_S = 3600.0
 """How long a claim may wait. To wait for longer, claim again; that costs one request an hour."""
+
+_NO_RESULT: payloads.Body = (NOTHING, None)
 
 Duration = float | timedelta
 """Seconds, or a ``timedelta``."""
@@ -75,11 +78,12 @@ def lease_of(job: object) -> ops.LeaseRef:
 
 def completion(item: object) -> ops.Completion:
     """Encode a finished job, or a tuple of one, its result, and the jobs that it pushes."""
+    if isinstance(item, Job):  # Most have no result.
+        record = item.record
+        return ops.Completion(job=record.id, lease=record.lease or "")
     job, result, *more = item if isinstance(item, tuple) and len(item) in (2, 3) else (item, None)
     lease, follow_ups = lease_of(job), more[0] if more else ()
-    if result is None:
-        return ops.Completion(job=lease.job, lease=lease.lease, follow_ups=follow_ups)
-    raw, encoding = payloads.encode(result, "result")
+    raw, encoding = encode_result(result)
     return ops.Completion(
         job=lease.job,
         lease=lease.lease,
@@ -87,6 +91,11 @@ def completion(item: object) -> ops.Completion:
         result_encoding=encoding,
         follow_ups=follow_ups,
     )
+
+
+def encode_result(result: object) -> payloads.Body:
+    """Encode the result of a job; None: it has none."""
+    return _NO_RESULT if result is None else payloads.encode(result, "result")
 
 
 def as_several(values: Iterable[A], what: str) -> Iterable[A]:

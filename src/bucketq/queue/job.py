@@ -123,7 +123,8 @@ class Job(Generic[T]):
     def is_unfetched(self) -> bool:
         """Whether its payload is large and not here, and a claim fetches it."""
         record = self.record
-        if not is_side(record.payload_encoding) or self._lost is not None:
+        encoding = record.payload_encoding
+        if encoding is None or not is_side(encoding) or self._lost is not None:
             return False
         try:
             return read_ref(record.payload, "payload").bytes <= FETCH_BYTES

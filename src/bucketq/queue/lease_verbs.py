@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
-from msgspec import structs
-
+from bucketq.commit.request_ids import RequestId
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
@@ -18,6 +17,7 @@ from bucketq.queue.arguments import (
     Held,
     as_several,
     completion,
+    encode_result,
     lease_of,
     seconds,
 )
@@ -72,19 +72,24 @@ class LeaseVerbs(Generic[T]):
         """
         request_id = self._sender.new_id(ops.Complete, request)
         try:
-            specs = tuple(as_several(push, "push takes an iterable of JobSpec objects"))
-            follow_ups = FollowUps(lease_of(job).lease, request_id.time)
-            ids = [JobId(follow_ups.add(spec)) for spec in specs]
-            done = completion((job, result, follow_ups.jobs))
+            lease = lease_of(job)
+            raw, encoding = encode_result(result)
+            pushed = () if push == () else _follow_ups(push, lease, request_id)
         except BaseException:
             self._sender.drop_id(request_id)
             raise
-        operation = ops.Complete(**structs.asdict(done))
+        done = ops.Complete(
+            job=lease.job,
+            lease=lease.lease,
+            result=raw,
+            result_encoding=encoding,
+            follow_ups=pushed,
+        )
         if self._writer.is_large_completion(done):
-            await self._writer.complete(request_id, [operation])
+            await self._writer.complete(request_id, [done])
         else:
-            await self._sender.send_as(request_id, operation)
-        return ids
+            await self._sender.send_as(request_id, done)
+        return [JobId(new.id) for new in pushed]
 
     async def complete_many(
         self,
@@ -102,7 +107,7 @@ class LeaseVerbs(Generic[T]):
         if not completions:
             return []
         request_id = self._sender.new_id(ops.CompleteMany, request)
-        if any(map(self._writer.is_large_completion, completions)):
+        if self._writer.has_large_completion(completions):
             return list(await self._writer.complete(request_id, [*completions]))
         return list(await self._sender.send_as(request_id, ops.CompleteMany(jobs=completions)))
 
@@ -192,3 +197,14 @@ class LeaseVerbs(Generic[T]):
         if not leases:
             return []
         return list(await self._sender.send(operation, request))
+
+
+def _follow_ups(
+    push: Iterable[JobSpec[Any]], lease: ops.LeaseRef, request_id: RequestId
+) -> tuple[NewJob, ...]:
+    """Check and encode the jobs that a completion pushes."""
+    specs = tuple(as_several(push, "push takes an iterable of JobSpec objects"))
+    follow_ups = FollowUps(lease.lease, request_id.time)
+    for spec in specs:
+        follow_ups.add(spec)
+    return follow_ups.jobs

@@ -164,7 +164,6 @@ class Queue(
         Large payloads of up to 16 MiB are fetched, unless ``fetch`` is False: then, and if they are
         larger, ``open_payload`` of the job reads them.
         """
-        self._sender.check_open()
         wait_s = seconds(wait_s, "wait_s")
         if wait_s > MAX_WAIT_S:
             message = f"wait_s must be at most {MAX_WAIT_S:.0f} seconds, got {wait_s:g}"
@@ -178,9 +177,10 @@ class Queue(
             lease_s=lease_seconds(lease_s),
         )
         records = await self._sender.send_claim(operation, request)
-        if not fetch:
-            return list(map(self._reader.job, records))
-        return await self._reader.claimed(records)
+        jobs = [self._reader.job(record) for record in records]
+        if fetch and any(job.is_unfetched for job in jobs):
+            await self._reader.fetch_claimed(jobs)
+        return jobs
 
     async def cancel(self, job_id: str, *, request: str | None = None) -> CancelAnswer:
         """Cancel a waiting job; ask the worker of a running one to stop.

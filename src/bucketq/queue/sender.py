@@ -45,6 +45,8 @@ class Sender:
         claim that waits for an hour would be the lowest one without an answer for that hour."""
         self._secret_key = b""
         """Secrets of claims are derived from it; it is made when it is first needed."""
+        self._last_secret = ("", "")
+        """A session, and the secret of its claims."""
         self._background = Background()
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -141,7 +143,7 @@ class Sender:
         with suppress(BucketQError):
             await self.send(operation)
 
-    async def send_claim(self, claim: ops.Claim, token: str | None) -> Any:
+    def send_claim(self, claim: ops.Claim, token: str | None) -> Awaitable[Any]:
         """Give a claim its id and its secret, send it, and return its answer."""
         self.check_open()
         ids = self._ids
@@ -152,7 +154,7 @@ class Sender:
         else:
             request_id = parse_token(token, ops.Claim)
         secret = self._secret(request_id.session)
-        return await self._send_as(request_id, replace(claim, secret=secret), ids)
+        return self._send_as(request_id, replace(claim, secret=secret), ids)
 
     def send_as(self, request_id: RequestId, operation: ops.AnyOperation) -> Awaitable[Any]:
         """Send an operation under an id, and return its answer."""
@@ -194,10 +196,12 @@ class Sender:
 
         No other process can derive it from the id of a request.
         """
-        if not self._secret_key:
-            self._secret_key = self.clock.entropy(_KEY_BYTES)
-        key = self._secret_key
-        return blake2b(session.encode(), digest_size=_SECRET_BYTES, key=key).hexdigest()
+        if self._last_secret[0] != session:
+            if not self._secret_key:
+                self._secret_key = self.clock.entropy(_KEY_BYTES)
+            made = blake2b(session.encode(), digest_size=_SECRET_BYTES, key=self._secret_key)
+            self._last_secret = session, made.hexdigest()
+        return self._last_secret[1]
 
     async def _withdraw(
         self,

@@ -61,12 +61,9 @@ class SideReader:
         what = f"result of job {record.id}"
         return self._chunks(record, record.result, record.result_encoding, what)
 
-    async def claimed(self, records: Sequence[JobRecord]) -> list[Job[Any]]:
-        """Return claimed jobs with their payloads; heartbeats are sent until they are here."""
-        jobs = [self.job(record) for record in records]
+    async def fetch_claimed(self, jobs: Sequence[Job[Any]]) -> None:
+        """Fetch the payloads of claimed jobs; heartbeats are sent until they are here."""
         large = [job for job in jobs if job.is_unfetched]
-        if not large:
-            return jobs
         leases = tuple(job.lease for job in jobs)
         beating = asyncio.get_running_loop().create_task(self._beat(leases))
         try:
@@ -78,7 +75,6 @@ class SideReader:
         finally:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
-        return jobs
 
     async def fetched(self, records: Sequence[JobRecord]) -> list[Job[Any]]:
         """Return jobs with their payloads; others send their heartbeats."""

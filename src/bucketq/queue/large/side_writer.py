@@ -20,7 +20,7 @@ from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import JobId
 from bucketq.model.partitions import place_of
-from bucketq.model.records import Encoding
+from bucketq.model.records import NOTHING, Encoding
 from bucketq.model.side_objects import (
     Content,
     KeepObject,
@@ -101,9 +101,15 @@ class SideWriter:
             bool(done.follow_ups) and any(map(self.is_large_job, done.follow_ups))
         )
 
+    def has_large_completion(self, completions: Sequence[ops.Completion]) -> bool:
+        """Whether ``is_large_completion`` says so of any."""
+        have_bodies = any(done.result is not NOTHING or done.follow_ups for done in completions)
+        return have_bodies and any(map(self.is_large_completion, completions))
+
     def _has_large_result(self, done: ops.Complete | ops.Completion) -> bool:
-        is_long = len(memoryview(done.result)) > self.inline_bytes
-        return is_long and not is_side(done.result_encoding)
+        if done.result is NOTHING or len(memoryview(done.result)) <= self.inline_bytes:
+            return False
+        return not is_side(done.result_encoding)
 
     async def push(
         self, request_id: RequestId, jobs: list[NewJob], payloads: Sequence[object]
