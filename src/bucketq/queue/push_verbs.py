@@ -62,7 +62,10 @@ class PushVerbs(Generic[T]):
         if not options and request is None and self._payload_type is Any and not is_traced():
             body = plain_body(kind, payload)
             if body is not None and len(body) <= self._writer.inline_bytes:
-                return await self._push_plain(kind, body)
+                request_id = self._sender.new_id(Push, None)
+                job = NewJob(id=request_id.job_id(0), kind=kind, payload=Raw(body))
+                answer = await self._sender.send_as(request_id, Push(jobs=(job,)))
+                return as_job_id(answer[0])
         content = as_file(payload, self._payload_type)
         spec = JobSpec(kind=kind, payload=content, **options)
 
@@ -71,13 +74,6 @@ class PushVerbs(Generic[T]):
             return (new_job(spec, default_id, self._payload_type, takes_files=True),)
 
         answer = await self._push(build, [content], request)
-        return as_job_id(answer[0])
-
-    async def _push_plain(self, kind: str, body: bytes) -> JobId:
-        """Push a job without options."""
-        request_id = self._sender.new_id(Push, None)
-        job = NewJob(id=request_id.job_id(0), kind=kind, payload=Raw(body))
-        answer = await self._sender.send_as(request_id, Push(jobs=(job,)))
         return as_job_id(answer[0])
 
     async def push_many(
