@@ -35,8 +35,8 @@ from array import array
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b, sha256
-from itertools import accumulate, groupby
-from operator import attrgetter
+from itertools import accumulate, groupby, islice
+from operator import attrgetter, lt
 from typing import Any, cast
 from zlib import crc32
 
@@ -74,11 +74,11 @@ _STEP_ROWS = 512
 """How many rows are encoded in one step: about a millisecond."""
 _UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
 
-_id, _seq = attrgetter("fields.id"), attrgetter("fields.seq")
-_kind, _unique, _line = attrgetter("fields.kind"), attrgetter("fields.unique"), attrgetter("line")
-_group = attrgetter("fields.group")
-_run = attrgetter("fields.kind", "fields.priority", "fields.group")
-_ready_order = attrgetter("fields.kind", "fields.priority", "fields.group", "fields.seq")
+_fields, _line = attrgetter("fields"), attrgetter("line")
+_id, _seq, _unique = attrgetter("id"), attrgetter("seq"), attrgetter("unique")
+_kind, _group, _expires_at = attrgetter("kind"), attrgetter("group"), attrgetter("expires_at")
+_run = attrgetter("kind", "priority", "group")
+_ready_order = attrgetter("kind", "priority", "group", "seq")
 
 
 class SortFields(Struct, frozen=True, gc=False):
@@ -98,10 +98,13 @@ class SortFields(Struct, frozen=True, gc=False):
     group: str = ""
 
 
+_Fields = SortFields | JobRecord
+
+
 class SegmentRow(Struct, frozen=True, gc=False):
     """A row that goes into a segment."""
 
-    fields: SortFields | JobRecord
+    fields: _Fields
     line: bytes
     """Its JSON on one line, without a line feed; unknown fields are kept."""
 
@@ -197,9 +200,13 @@ def split_rows(rows: Sequence[SegmentRow]) -> Iterable[Sequence[SegmentRow]]:
 
 def sort_rows(cls: SegmentClass, rows: Iterable[SegmentRow]) -> list[SegmentRow]:
     """Sort rows into the order of a class of segments."""
-    if cls == "ready":
-        return sorted(rows, key=_ready_order)
-    return sorted(rows, key=lambda row: order_of(cls, row.fields))
+    if cls != "ready":
+        return sorted(rows, key=lambda row: order_of(cls, row.fields))
+    found = list(rows)
+    orders = [*map(_ready_order, map(_fields, found))]
+    if all(map(lt, orders, islice(orders, 1, None))):  # As the rows of one kind mostly are.
+        return found
+    return [found[place] for place in sorted(range(len(found)), key=orders.__getitem__)]
 
 
 def encode_segment(
@@ -222,38 +229,34 @@ def encode_in_steps(
     cls: SegmentClass, rows: Sequence[SegmentRow], first_id: str = ""
 ) -> Generator[None, None, EncodedSegment]:
     """Encode rows as ``encode_segment`` does; others may have a turn after each step."""
-    ids = SegmentIds(array("Q"), array("I"))
+    given, ids = [*map(_fields, rows)], SegmentIds(array("Q"), array("I"))
     if not first_id:
-        ids = yield from _hash_in_steps(rows)
-    kinds = list(dict.fromkeys(map(_kind, rows))) if cls != "keys" else []
+        ids = yield from _hash_in_steps(given)
+    kinds = list(dict.fromkeys(map(_kind, given))) if cls != "keys" else []
     numbers = {kind: place for place, kind in enumerate(kinds)}
     lines = b"\n".join([*map(_line, rows), b""])
     ends = list(accumulate([len(row.line) + 1 for row in rows]))
     yield
     fields = IndexFields(cls=cls, kinds=kinds, blocks=measure_blocks([lines], ends))
     if cls == "ready":
-        runs = [list(run) for _, run in groupby(rows, _run)] if _has_runs(rows) else [rows]
+        # In their order rows are of one run if the first and the last are.
+        is_one = _run(given[0]) == _run(given[-1])
+        runs = [given] if is_one else [list(run) for _, run in groupby(given, _run)]
         fields.runs = [
-            (
-                numbers[run[0].fields.kind],
-                run[0].fields.priority,
-                len(run),
-                run[0].fields.seq,
-            )
-            for run in runs
+            (numbers[run[0].kind], run[0].priority, len(run), run[0].seq) for run in runs
         ]
-        if any(map(_group, rows)):
-            fields.groups = [run[0].fields.group for run in runs]
+        if any(run[0].group for run in runs):
+            fields.groups = [run[0].group for run in runs]
     else:
-        fields.times = (_time(cls, rows[0].fields), _time(cls, rows[-1].fields))
+        fields.times = (_time(cls, given[0]), _time(cls, given[-1]))
         if cls != "keys":
-            places = map(numbers.__getitem__, map(_kind, rows))
+            places = map(numbers.__getitem__, map(_kind, given))
             fields.kind_runs = [(place, len(list(run))) for place, run in groupby(places)]
-            fields.groups = sorted(set(filter(None, map(_group, rows))))
+            fields.groups = sorted(set(filter(None, map(_group, given))))
     if cls in ("ready", "later"):
-        fields.expiries = _expiries(rows, fields.blocks)
+        fields.expiries = _expiries(given, fields.blocks)
     yield
-    seqs = array("Q", map(_seq, rows))
+    seqs = array("Q", map(_seq, given))
     return join_segment([lines], seqs, ids, fields, (min(seqs), max(seqs)), first_id)
 
 
@@ -330,14 +333,14 @@ def decode_ids(index: SegmentIndex, text: bytes, where: str) -> SegmentIds:
     return SegmentIds(*decode_arrays(index.ids, text, "QI", where))
 
 
-def order_of(cls: SegmentClass, fields: SortFields | JobRecord) -> tuple[Any, ...]:
+def order_of(cls: SegmentClass, fields: _Fields) -> tuple[Any, ...]:
     """Return what the rows of a class are sorted by."""
     if cls == "ready":
         return (fields.kind, fields.priority, fields.group, fields.seq)
     return (_time(cls, fields), fields.seq)
 
 
-def _time(cls: SegmentClass, fields: SortFields | JobRecord) -> datetime:
+def _time(cls: SegmentClass, fields: _Fields) -> datetime:
     if cls == "later":
         found = fields.run_at
     elif cls == "dead":
@@ -351,22 +354,22 @@ def _time(cls: SegmentClass, fields: SortFields | JobRecord) -> datetime:
 
 
 def _expiries(
-    rows: Sequence[SegmentRow], blocks: Sequence[tuple[int, int, str]]
+    rows: Sequence[_Fields], blocks: Sequence[tuple[int, int, str]]
 ) -> list[tuple[int, datetime, datetime]]:
     """Return the blocks with jobs that expire: place, first and last time."""
-    if not any(row.fields.expires_at for row in rows):
+    if not any(map(_expires_at, rows)):
         return []
     found, start = [], 0
     for place, (count, *_) in enumerate(blocks):
         some = rows[start : start + count]
-        times = [each.fields.expires_at for each in some if not each.fields.attempt]
+        times = [each.expires_at for each in some if not each.attempt]
         if given := [at for at in times if at is not None]:
             found.append((place, min(given), max(given)))
         start += count
     return found
 
 
-def _hash_in_steps(rows: Sequence[SegmentRow]) -> Generator[None, None, SegmentIds]:
+def _hash_in_steps(rows: Sequence[_Fields]) -> Generator[None, None, SegmentIds]:
     """Hash the ids, and the unique names of rows that have one; sort them, with positions."""
     hashes, positions = array("Q"), array("I", range(len(rows)))
     for start in range(0, len(rows), _STEP_ROWS):
@@ -374,7 +377,7 @@ def _hash_in_steps(rows: Sequence[SegmentRow]) -> Generator[None, None, SegmentI
         yield
     named = [at for at, unique in enumerate(map(_unique, rows)) if unique is not None]
     if named:
-        some = (rows[at].fields for at in named)
+        some = (rows[at] for at in named)
         hashes.extend(hash_ids([unique_name(each.kind, each.unique or "") for each in some]))
         positions.extend(named)
         yield
@@ -383,8 +386,3 @@ def _hash_in_steps(rows: Sequence[SegmentRow]) -> Generator[None, None, SegmentI
     return SegmentIds(
         array("Q", map(hashes.__getitem__, order)), array("I", map(positions.__getitem__, order))
     )
-
-
-def _has_runs(rows: Sequence[SegmentRow]) -> bool:
-    """Whether rows in their order are of more than one run: the first and the last show it."""
-    return _run(rows[0]) != _run(rows[-1])

@@ -58,8 +58,9 @@ _BUSY_PASS_S = 0.1
 """The pause of upkeep that waits for the archiver, which is quicker."""
 _SMALL_BYTES = 128 * 1024
 """Segments up to this size are merged first: it is half of what a queue spills at once."""
-_FULL_BYTES = SEGMENT_BYTES // 2
-"""Larger ones are not merged, because two of them do not fit in one."""
+_FULL_BYTES = SEGMENT_BYTES // 4
+"""Larger ones are not merged, because four of them do not fit in one: writing all rows again would
+save few entries. A gigabyte of waiting jobs has at most 500 entries then, 140 KB."""
 _ENTRY_BYTES, _RANGE_BYTES = 280, 14
 """About what an entry takes, and a range of rows that have left."""
 _OLD_S = 7 * 86400.0

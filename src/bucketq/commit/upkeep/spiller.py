@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice, repeat
 from typing import Any
 
 from bucketq.clock import Clock
@@ -40,9 +41,10 @@ _log = logging.getLogger("bucketq")
 
 _ROW_BYTES = 200
 """About how many bytes the line of a job takes beside its payload and its errors."""
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 4 << 20
 """How many bytes of rows go to one segment: each is named as soon as it is put, so the object of a
-queue that grows fast shrinks early; upkeep merges them."""
+queue that grows fast shrinks early. Segments of more than 2 MiB are not merged: that would write
+each row again, to save few entries."""
 _ROUND_BYTES = 32 << 20
 """How many bytes of rows are chosen at once: choosing looks at every row of the object."""
 _LEFT_PART = 8
@@ -183,27 +185,23 @@ class Spiller:
         if state.settings.max_format < FORMAT:
             return []  # It was lowered since the spill was due.
         now, limit = self._clock.now(), state.settings.spill_bytes
-        found = [
-            (cls, job, _row_bytes(job))
-            for job in state.jobs
-            if job.status in _RESTING and (cls := class_of(job, now)) is not None
-        ]
-        left = sum([length for _, _, length in found])
-        if left <= limit:
+        resting = [job for job in state.jobs if job.status in _RESTING]
+        found = [job for job in resting if class_of(job, now) is not None]
+        sums = [*accumulate(map(_row_bytes, found))]
+        if not sums or sums[-1] <= limit:
             self._note_search(state)
             found = []
-        chosen: dict[SegmentClass, list[tuple[Any, int]]] = {}
-        taken = 0
-        for cls, job, length in found:
-            if left <= limit // _LEFT_PART or taken > _ROUND_BYTES:
-                break
-            chosen.setdefault(cls, []).append((job, length))
-            left, taken = left - length, taken + length
+        else:
+            enough = min(sums[-1] - limit // _LEFT_PART, _ROUND_BYTES)
+            found = found[: bisect_left(sums, enough) + 1]
+        chosen: dict[SegmentClass, list[Any]] = {}
+        for job in found:
+            chosen.setdefault(class_of(job, now) or "ready", []).append(job)
         most = self._segments.policy.most_keys
         excess = len(state.keys) - most // 2
         if excess > most // 2:
-            chosen["keys"] = [(key, _ROW_BYTES) for key in islice(state.keys, excess)]
-        return [(cls, rows) for cls, some in chosen.items() for rows in _pieces(some)]
+            chosen["keys"] = list[Any](islice(state.keys, excess))
+        return [(cls, rows) for cls, some in chosen.items() for rows in _pieces(cls, some)]
 
     async def _write_results(self, state: State, rows: list[ResultRow]) -> SpillResults:
         """Put rows on results, and return the operation that names the object."""
@@ -236,8 +234,10 @@ async def encode_spill(
     )
     encoded = await encode_in_turns(cls, _made_rows(cls, rows, unknown))
     segment = WrittenSegment(encoded.record(until, at), encoded.index, encoded.seqs)
-    by_seq = {row.seq: row for row in rows}
-    in_order = tuple(by_seq[seq] for seq in encoded.seqs)
+    in_order = tuple(rows)
+    if encoded.seqs.tolist() != [row.seq for row in rows]:
+        by_seq = {row.seq: row for row in rows}
+        in_order = tuple([by_seq[seq] for seq in encoded.seqs])
     if cls == "keys":
         return encoded.body, SpillKeys(segment=segment, keys=in_order, unknown=unknown)
     return encoded.body, Spill(segment=segment, jobs=in_order, unknown=unknown)
@@ -255,17 +255,15 @@ def _made_rows(
             yield from rows_of(some, unknown)
 
 
-def _pieces(rows: list[tuple[Any, int]]) -> Iterator[list[Any]]:
-    """Cut rows, of which the lengths are given, into those of a segment each."""
-    piece, size_bytes = list[Any](), 0
-    for row, length in rows:
-        piece.append(row)
-        size_bytes += length
-        if size_bytes > _PIECE_BYTES:
-            yield piece
-            piece, size_bytes = [], 0
-    if piece:
-        yield piece
+def _pieces(cls: SegmentClass, rows: list[Any]) -> Iterator[list[Any]]:
+    """Cut rows into those of a segment each."""
+    sizes = repeat(_ROW_BYTES, len(rows)) if cls == "keys" else map(_row_bytes, rows)
+    sums, start = [*accumulate(sizes)], 0
+    while start < len(rows):
+        before = sums[start - 1] if start else 0
+        stop = bisect_left(sums, before + _PIECE_BYTES, start) + 1
+        yield rows[start:stop]
+        start = stop
 
 
 def _result_rows(state: State, times: int) -> list[ResultRow]:

@@ -56,7 +56,8 @@ def spill(state: State, operation: Spill, _now: datetime) -> int:
     by_id, extra, is_lent = state.jobs.by_id, state.extra, state.cold.is_lent
     has_unknown = bool(extra or unknown)
     for position, job in enumerate(operation.jobs):
-        is_same = by_id.get(job.id) == job and not is_lent(job.id)
+        there = by_id.get(job.id)
+        is_same = (there is job or there == job) and not is_lent(job.id)
         if is_same and has_unknown:
             is_same = extra.get(("jobs", job.id)) == unknown.get(job.id)
         if is_same:
@@ -73,7 +74,7 @@ def spill(state: State, operation: Spill, _now: datetime) -> int:
 def _take_jobs_out(state: State, jobs: list[JobRecord]) -> None:
     """Take jobs that are not running out of the object and its indexes; they stay counted."""
     state.jobs.remove_all(jobs)
-    for job in jobs:
+    for job in jobs if state.dead else ():
         state.dead.pop(job.id, None)
     if state.extra:
         for job in jobs:

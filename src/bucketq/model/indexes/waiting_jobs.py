@@ -72,7 +72,8 @@ class WaitingJobs:
         """Take jobs out of their lanes, wherever they stand; those in segments are in none."""
         lanes: dict[str, set[int]] = {}
         for job in jobs:
-            lanes.setdefault(lane_of(job.kind, job.group), set()).add(job.seq)
+            name = lane_of(job.kind, job.group) if job.group else job.kind
+            lanes.setdefault(name, set()).add(job.seq)
         for name, numbers in lanes.items():
             if (lane := self.lanes.get(name)) is not None:
                 lane.remove(numbers)
