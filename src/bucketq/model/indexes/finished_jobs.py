@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import merge
+from itertools import chain
+from operator import le
 from typing import cast
 
 import msgspec
@@ -49,8 +51,10 @@ class FinishedJobs:
         ids = [job.id for job in jobs]
         self._lines.update(zip(ids, lines, strict=True))
         self.size_bytes += sum(map(len, lines)) + _BETWEEN_LINES * len(lines)
-        orders, last = [*map(_order, jobs)], self._last()
-        if orders == sorted(orders) and (last is None or orders[:1] >= [_order(last)]):
+        orders = [(job.finished_at or job.pushed_at, job.seq) for job in jobs]
+        last = self._last()
+        before = orders[:1] if last is None else [_order(last)]
+        if all(map(le, chain(before, orders), orders)):
             self._run.update(zip(ids, jobs, strict=True))
             return
         for job, order in zip(jobs, orders, strict=True):
