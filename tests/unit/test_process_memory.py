@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
@@ -16,6 +17,7 @@ from bucketq.process_memory import (
     collect_rarely,
     collecting_rarely,
     keep_large_blocks,
+    skip_last_collection,
 )
 
 
@@ -59,3 +61,12 @@ def test_what_is_not_bucketq_runs_with_the_thresholds_of_the_program() -> None:
     collect_rarely(300_000)
     collect_as_usual()
     assert gc.get_threshold() == usual
+
+
+def test_what_grpc_leaves_is_collected_when_a_process_exits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frozen = gc.get_freeze_count()
+    monkeypatch.setitem(sys.modules, "grpc", ModuleType("grpc"))
+    skip_last_collection()
+    assert gc.get_freeze_count() == frozen
