@@ -75,6 +75,7 @@ def pong(role: Role = "leading", broker: str = "ada", epoch: int = 3) -> Pong:
     ],
     ids=lambda value: value.name if isinstance(value, Sign) else "",
 )
+@virtual
 async def test_what_a_ping_shows_about_the_recorded_broker(
     answer: Pong | Exception, sign: Sign
 ) -> None:
