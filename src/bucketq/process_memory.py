@@ -41,7 +41,7 @@ def skip_last_collection() -> None:
     tenth of the time of a short command. Objects are still destroyed with the last reference.
 
     Not if gRPC was used: it ends its threads with the last of its objects, which refer to each
-    other, and a broker whose threads went on did not exit in time once.
+    other.
     """
     if "grpc" not in sys.modules:
         gc.freeze()
