@@ -196,7 +196,7 @@ def payload_size(job: JobRecord) -> int:
     if job.payload_encoding is None:
         return len(raw)
     if job.payload_encoding == "base64":  # Quotes, and three bytes in four characters.
-        return (len(raw) - 2) // 4 * 3 - bytes(raw)[-3:-1].count(b"=")
+        return (len(raw) - 2) // 4 * 3 - bytes(memoryview(raw)[-3:-1]).count(b"=")
     try:
         return read_ref(job.payload, "payload").bytes
     except PayloadError:  # The worker that gets it reports that.

@@ -6,7 +6,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from bucketq import BucketQError, JobSpec
 from bucketq.errors import InvalidRequestError
@@ -86,3 +86,12 @@ def test_what_is_encoded_in_few_steps_passes_the_check(payload: Any, is_encoded:
     assert (body is not None) == is_encoded
     if body is not None:
         assert check.body(Raw(body), "payload", "max_payload_bytes", MIB) == len(body)
+
+
+@pytest.mark.parametrize(
+    "name", [each for each in JobSpec.__struct_fields__ if each not in ("kind", "payload")]
+)
+def test_a_job_with_an_option_is_not_plain(name: str) -> None:
+    spec: JobSpec[Any] = JobSpec(kind="mail", payload=1)
+    assert push_options._is_plain(spec)
+    assert not push_options._is_plain(structs.replace(spec, **{name: object()}))
