@@ -79,11 +79,12 @@ class Lane:
         """
         numbers = [job.seq for job in jobs]
         is_run = len({job.priority for job in jobs}) == 1 and numbers == sorted(numbers)
-        if not is_run or jobs[0].order > self._last:
+        if is_run and jobs[0].order > self._last:
             self.extend(jobs)
             return
         place = bisect_left(self._run, jobs[0].order, self._head, key=_order)
-        if place == len(self._run) or self._run[place].order <= jobs[-1].order:
+        follows = self._run[place] if place < len(self._run) else None
+        if not is_run or follows is None or follows.order <= jobs[-1].order:
             for job in jobs:
                 self.add(job)
         elif place == self._head and self._head >= len(jobs):

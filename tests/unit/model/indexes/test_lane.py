@@ -207,6 +207,12 @@ def test_jobs_of_a_segment_are_one_run_with_those_that_came_after_them() -> None
     assert [each.seq for each in jobs.lane.next_run(jobs, 9, None)] == [100, 101, 102]
 
 
+def test_jobs_out_of_order_are_claimed_in_order() -> None:
+    jobs = Jobs()
+    jobs.insert([job(5), job(3), job(4)])
+    assert jobs.drain() == [3, 4, 5]
+
+
 def test_jobs_are_taken_out_wherever_they_stand() -> None:
     jobs = Jobs()
     for seq, priority in ((1, 0), (2, 0), (3, 0), (4, -1), (5, -1)):
