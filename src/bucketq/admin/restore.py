@@ -268,9 +268,9 @@ async def _spill(target: QueueObject, state: State, more_bytes: int) -> tuple[in
     """
     folder, count = target.segments_of(state.incarnation), 0
     for cls, rows in _choose(target, state, more_bytes):
-        body, spill = await encode_spill(state, cls, rows, state.version + 1, target.clock.now())
+        encoded, spill = await encode_spill(state, cls, rows, state.version + 1, target.clock.now())
         try:
-            await folder.put(spill.segment.record.id, body)
+            await folder.put(spill.segment.record.id, encoded.body)
         except StoreRefusedError as error:
             return count, str(error)
         apply(state, Request(spill), target.clock.now()).result()

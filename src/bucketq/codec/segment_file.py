@@ -119,6 +119,7 @@ class EncodedSegment(Struct, frozen=True):
     crc: int
     seqs: array[int]
     """The number of the row at each position."""
+    ids: SegmentIds
     bounds: tuple[int, int]
     """The lowest and the highest of them."""
     first_id: str = ""
@@ -287,6 +288,7 @@ def join_segment(
         index_length=len(text),
         crc=crc32(text),
         seqs=seqs,
+        ids=ids,
         bounds=bounds,
         first_id=first_id,
     )
@@ -381,8 +383,14 @@ def _hash_in_steps(rows: Sequence[_Fields]) -> Generator[None, None, SegmentIds]
         hashes.extend(hash_ids([unique_name(each.kind, each.unique or "") for each in some]))
         positions.extend(named)
         yield
-    order = sorted(range(len(hashes)), key=hashes.tolist().__getitem__)
+    ids = sort_hashes(hashes, positions)
     yield
+    return ids
+
+
+def sort_hashes(hashes: array[int], positions: array[int]) -> SegmentIds:
+    """Sort hashes, each with its position."""
+    order = sorted(range(len(hashes)), key=hashes.tolist().__getitem__)
     return SegmentIds(
         array("Q", map(hashes.__getitem__, order)), array("I", map(positions.__getitem__, order))
     )

@@ -122,7 +122,7 @@ class LargePushes:
         record = encoded.record(until, self._clock.now())
         await segments.folder.put(record.id, encoded.body)
         self._versions = state.version - version
-        segments.parts.know(record, encoded.index, encoded.body)
+        segments.parts.know(record, encoded)
         written.append(WrittenSegment(record, encoded.index, encoded.seqs))
 
     def _note_failure(self, error: Exception) -> None:

@@ -239,15 +239,27 @@ class Gone:
             return self._lasts[place] + 1
         return position
 
-    def count_between(self, start: int, stop: int) -> int:
-        """Count the rows that have left from ``start`` to before ``stop``."""
+    def between(self, start: int, stop: int) -> Iterator[Range]:
+        """Yield the ranges, cut to what is from ``start`` to before ``stop``."""
         place = max(0, bisect_right(self._firsts, start) - 1)
-        count = 0
         while place < len(self._firsts) and self._firsts[place] < stop:
             first, last = max(self._firsts[place], start), min(self._lasts[place], stop - 1)
-            count += max(0, last - first + 1)
+            if first <= last:
+                yield first, last
             place += 1
-        return count
+
+    def live_between(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the first and the end of each range of rows that have not left."""
+        for first, last in self.between(start, stop):
+            if start < first:
+                yield start, first
+            start = last + 1
+        if start < stop:
+            yield start, stop
+
+    def count_between(self, start: int, stop: int) -> int:
+        """Count the rows that have left from ``start`` to before ``stop``."""
+        return sum([last - first + 1 for first, last in self.between(start, stop)])
 
 
 class SegmentIndex(NamedTuple):
@@ -386,6 +398,16 @@ class NameVector(Operation, frozen=True):
         return int(self.id[: self.id.index("-")])
 
 
+class Stretch(NamedTuple):
+    """Rows that stand behind each other in a segment."""
+
+    source: str
+    """The id of the segment."""
+    start: int
+    stop: int
+    """The position behind the last one."""
+
+
 class Merge(Operation, frozen=True):
     """Replace segments by others that hold the same rows. Answers how many it dropped.
 
@@ -394,8 +416,8 @@ class Merge(Operation, frozen=True):
 
     sources: tuple[str, ...]
     targets: tuple[WrittenSegment, ...]
-    origins: tuple[tuple[tuple[str, int], ...], ...]
-    """For each target, where the row at each position was: a source, and the position there."""
+    origins: tuple[tuple[Stretch, ...], ...]
+    """For each target, where its rows were, in the order in which they are there."""
     pushed: dict[str, Pushed] = field(default_factory=dict)
     """What the lines of sources left out, and was added to the rows of the targets."""
 

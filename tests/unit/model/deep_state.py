@@ -25,6 +25,7 @@ from bucketq.codec.segment_file import (
     sort_rows,
 )
 from bucketq.codec.segment_lines import complete_lines, decode_jobs, decode_keys, split_block
+from bucketq.codec.segment_merge import stretches
 from bucketq.model.base import NewJob
 from bucketq.model.effects.segment_changes import class_of
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
@@ -220,7 +221,7 @@ class DeepState:
         return Merge(
             sources=tuple(source.record.id for source in sources),
             targets=(self.written(encoded, now),),
-            origins=(tuple(origins[seq] for seq in encoded.seqs),),
+            origins=(stretches(origins[seq] for seq in encoded.seqs),),
             pushed={s.record.id: s.record.pushed for s in sources if s.record.pushed},
         )
 

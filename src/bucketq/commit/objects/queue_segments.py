@@ -11,19 +11,27 @@ the segment is lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from array import array
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from itertools import islice
 
 from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import Clock
+from bucketq.codec.segment_file import sort_hashes
 from bucketq.codec.segment_lines import complete_lines
+from bucketq.codec.segment_merge import MergeSource
 from bucketq.commit.objects.history_folder import HistoryFolder
+from bucketq.commit.objects.segment_encoding import ROWS_A_TURN
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.commit.objects.segment_parts import SegmentParts
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY
 from bucketq.commit.objects.segment_sweep import NamedSegments
 from bucketq.errors import CorruptStateError, UnavailableError
+from bucketq.model.id_hashes import hash_ids
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
+from bucketq.model.job_ids import ids_after
+from bucketq.model.segments import Gone, SegmentIds, SegmentIndex
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore
@@ -125,6 +133,32 @@ class QueueSegments:
 
         Raises: as ``fetch``.
         """
+        _, lines = await self._read_lines(segment, read_named)
+        return [(at, line) for at, line in enumerate(lines) if at not in segment.gone]
+
+    async def read_source(
+        self, segment: Segment, read_named: Callable[[], Awaitable[NamedSegments]]
+    ) -> MergeSource:
+        """Read all of a segment of jobs, to be merged.
+
+        Raises: as ``fetch``.
+        """
+        record = segment.record
+        index, lines = await self._read_lines(segment, read_named)
+        while (seqs := self.parts.seqs(record)) is None:
+            await self.fetch([SegmentPart(record, "seqs")], read_named)
+        while (ids := self.parts.ids(record)) is None:
+            await self.fetch([SegmentPart(record, "ids")], read_named)
+        if record.first_id:
+            ids = await _hash_in_turns(ids_after(record.first_id, 0), record.rows)
+        # Its own, because rows may leave while it is merged.
+        gone = Gone(segment.gone.ranges)
+        return MergeSource(record.id, index.runs, gone, lines, seqs, ids)
+
+    async def _read_lines(
+        self, segment: Segment, read_named: Callable[[], Awaitable[NamedSegments]]
+    ) -> tuple[SegmentIndex, list[bytes]]:
+        """Read the index and the rows of a segment, and which of them have left."""
         record = segment.record
         while (index := self.parts.index(record)) is None:
             await self.fetch([SegmentPart(record, "index")], read_named)
@@ -137,12 +171,13 @@ class QueueSegments:
         self.hold(parts)
         try:
             await self.fetch(parts, read_named)
-            lines = [
-                line for block in index.blocks for line in self.parts.lines(record, block) or ()
-            ]
-            where = f"{self.folder.address}{record.id}"
-            rows = enumerate(complete_lines(lines, 0, where, record.pushed))
-            return [(position, line) for position, line in rows if position not in segment.gone]
+            where, lines = f"{self.folder.address}{record.id}", list[bytes]()
+            for block in index.blocks:
+                some = self.parts.lines(record, block) or ()
+                lines += complete_lines(some, block.start, where, record.pushed)
+                if record.pushed:
+                    await asyncio.sleep(0)
+            return index, lines
         finally:
             self.release(parts)
 
@@ -188,6 +223,15 @@ class QueueSegments:
             "cannot be read. `bucketq doctor --deep` lists what is missing. If you have a copy (a "
             "lifecycle rule or a person may have deleted it), put it back and open the queue again"
         )
+
+
+async def _hash_in_turns(ids: Iterator[str], count: int) -> SegmentIds:
+    """Hash so many ids, of which some are made in each turn."""
+    hashes = array("Q")
+    while len(hashes) < count:
+        hashes.extend(hash_ids(islice(ids, min(ROWS_A_TURN, count - len(hashes)))))
+        await asyncio.sleep(0)
+    return sort_hashes(hashes, array("I", range(count)))
 
 
 def _names_of(part: SegmentPart) -> set[str]:

@@ -24,8 +24,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 from bucketq.codec.deletion_vector import decode_vector
-from bucketq.codec.segment_file import decode_ids, decode_index, decode_seqs
+from bucketq.codec.segment_file import EncodedSegment, decode_ids, decode_index, decode_seqs
 from bucketq.codec.segment_lines import decode_jobs, decode_keys, split_block
+from bucketq.commit.objects.segment_policy import FULL_BYTES
 from bucketq.errors import BucketQError, CorruptStateError
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.indexes.segment_reads import DecodedJobs
@@ -234,13 +235,19 @@ class SegmentParts:
         for slot in [slot for slot in self._vectors if slot[0] not in named]:
             del self._vectors[slot]
 
-    def know(self, segment: SegmentRecord, index: SegmentIndex, body: bytes) -> None:
-        """Take a segment that this process has written: its first rows are needed soon."""
-        self._indexes[segment.id] = index
-        for block in index.blocks:
+    def know(self, segment: SegmentRecord, encoded: EncodedSegment) -> None:
+        """Take a segment that this process has written: its first rows are needed soon.
+
+        If it is small it will be merged, and then its numbers and ids are needed as well.
+        """
+        self._indexes[segment.id] = encoded.index
+        for block in encoded.index.blocks:
             if not self.has_block(segment, block):
-                text = body[block.offset : block.offset + block.length]
+                text = encoded.body[block.offset : block.offset + block.length]
                 self._keep_block(segment, block, text[:-1].split(b"\n"))
+        if segment.bytes <= FULL_BYTES:
+            self._seqs[segment.id] = (segment.base, encoded.seqs)
+            self._ids[segment.id] = encoded.ids
         self._evict()
 
     def _reading(self, parts: Iterable[SegmentPart]) -> Iterator[asyncio.Task[None]]:

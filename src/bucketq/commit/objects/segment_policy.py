@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from bucketq.codec.segment_file import SEGMENT_BYTES
+
+FULL_BYTES = SEGMENT_BYTES // 4
+"""Larger segments are not merged, because four of them do not fit in one: writing all rows again
+would save few entries. A gigabyte of waiting jobs has at most 500 entries then, 140 KB."""
 _MARGIN = 4
 """A segment may be introduced for so many times the versions that passed during the last put, if
 that is more than the policy's least: the store is slow then, and the commits are not."""

@@ -24,7 +24,7 @@ from typing import Any
 
 from bucketq.clock import Clock
 from bucketq.codec.result_index import encode_result_index, result_index_id
-from bucketq.codec.segment_file import SegmentRow, row_of, rows_of
+from bucketq.codec.segment_file import EncodedSegment, SegmentRow, row_of, rows_of
 from bucketq.commit.objects.queue_segments import QueueSegments
 from bucketq.commit.objects.segment_encoding import ROWS_A_TURN, encode_in_turns
 from bucketq.commit.upkeep.background import BackgroundLoop, before_commit
@@ -216,17 +216,17 @@ class Spiller:
         """Put a segment, and return the operation that names it."""
         version = state.version
         until = self._segments.policy.until(version, self._versions)
-        body, spill = await encode_spill(state, cls, rows, until, self._clock.now())
-        await self._segments.folder.put(spill.segment.record.id, body)
+        encoded, spill = await encode_spill(state, cls, rows, until, self._clock.now())
+        await self._segments.folder.put(spill.segment.record.id, encoded.body)
         self._versions = state.version - version
-        self._segments.parts.know(spill.segment.record, spill.segment.index, body)
+        self._segments.parts.know(spill.segment.record, encoded)
         return spill
 
 
 async def encode_spill(
     state: State, cls: SegmentClass, rows: Sequence[Any], until: int, at: datetime
-) -> tuple[bytes, Spill | SpillKeys]:
-    """Encode rows as a segment; return its bytes, and the operation that names it."""
+) -> tuple[EncodedSegment, Spill | SpillKeys]:
+    """Encode rows as a segment; return it, and the operation that names it."""
     table = "keys" if cls == "keys" else "jobs"
     extra = state.extra
     unknown = (
@@ -239,8 +239,8 @@ async def encode_spill(
         by_seq = {row.seq: row for row in rows}
         in_order = tuple([by_seq[seq] for seq in encoded.seqs])
     if cls == "keys":
-        return encoded.body, SpillKeys(segment=segment, keys=in_order, unknown=unknown)
-    return encoded.body, Spill(segment=segment, jobs=in_order, unknown=unknown)
+        return encoded, SpillKeys(segment=segment, keys=in_order, unknown=unknown)
+    return encoded, Spill(segment=segment, jobs=in_order, unknown=unknown)
 
 
 def _made_rows(

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container
 from datetime import datetime
+from itertools import chain
 
 from msgspec.structs import replace
 
+from bucketq.model.indexes.cold_jobs import MovedRows
 from bucketq.model.indexes.cold_rows import Place
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.records import JobRecord
@@ -29,6 +31,7 @@ from bucketq.model.segments import (
     SegmentRecord,
     Spill,
     SpillKeys,
+    Stretch,
     WrittenSegment,
 )
 from bucketq.model.state import State
@@ -124,21 +127,19 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     if not _takes_all(sources, operation):
         return 0
     gone_from = [_gone(sources, origins) for origins in operation.origins]
-    places: dict[int, Place] = {}
-    for target, gone in zip(operation.targets, gone_from, strict=True):
+    moved = list[MovedRows]()
+    for target, origins, gone in zip(operation.targets, operation.origins, gone_from, strict=True):
         if gone.count == target.record.rows:
             continue
         record = _with_gone(target.record, gone)
         if record.cls == "keys":
             state.known_keys.name(record, target.index)
         else:
-            segment = cold.add(record, target.index)
-            places |= {
-                seq: Place(segment, position)
-                for position, seq in enumerate(target.seqs)
-                if position not in gone
-            }
-    cold.move(list(sources.values()), places)
+            segment, position = cold.add(record, target.index), 0
+            for stretch in origins:
+                moved.append(MovedRows(stretch, Place(segment, position)))
+                position += stretch.stop - stretch.start
+    cold.move(list(sources.values()), moved)
     state.changes.extend(("segments", name) for name in sources)
     return len(sources)
 
@@ -237,21 +238,23 @@ def _unchanged(state: State, operation: Merge) -> dict[str, Segment]:
 
 def _takes_all(sources: dict[str, Segment], operation: Merge) -> bool:
     """Whether every row that is live in a source is in a target."""
-    taken = Counter(
-        name
-        for origins in operation.origins
-        for name, at in origins
-        if name in sources and at not in sources[name].gone
-    )
+    taken = Counter[str]()
+    for name, start, stop in chain.from_iterable(operation.origins):
+        if name in sources:
+            taken[name] += stop - start - sources[name].gone.count_between(start, stop)
     return all(taken[name] == source.live for name, source in sources.items())
 
 
-def _gone(sources: dict[str, Segment], origins: tuple[tuple[str, int], ...]) -> Gone:
-    gone = Gone()
-    for position, (name, at) in enumerate(origins):
+def _gone(sources: dict[str, Segment], origins: tuple[Stretch, ...]) -> Gone:
+    gone, position = Gone(), 0
+    for name, start, stop in origins:
         source = sources.get(name)
-        if source is None or at in source.gone:
-            gone.add(position)
+        if source is None:
+            gone.add(position, position + stop - start - 1)
+        else:
+            for first, last in source.gone.between(start, stop):
+                gone.add(position + first - start, position + last - start)
+        position += stop - start
     return gone
 
 

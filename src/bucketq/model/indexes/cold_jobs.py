@@ -11,6 +11,7 @@ but is written to the queue object only when it is changed.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
@@ -26,7 +27,13 @@ from bucketq.model.indexes.group_turns import GroupTurns
 from bucketq.model.indexes.lane import lane_of
 from bucketq.model.indexes.table import Table
 from bucketq.model.records import JobRecord, Status, Unknown
-from bucketq.model.segments import Block, SegmentClass, SegmentIndex, SegmentRecord
+from bucketq.model.segments import (
+    Block,
+    SegmentClass,
+    SegmentIndex,
+    SegmentRecord,
+    Stretch,
+)
 
 _STATUS: dict[SegmentClass, Status] = {"ready": "queued", "later": "queued", "dead": "dead"}
 """The status of the jobs of each class."""
@@ -51,6 +58,14 @@ class Lent(Struct, frozen=True, gc=False):
     is_lined_up: bool
     unknown: Unknown | None
     """Its fields that this version of bucketq does not know."""
+
+
+class MovedRows(NamedTuple):
+    """Rows of a segment that stand behind each other in another one now."""
+
+    rows: Stretch
+    place: Place
+    """Where the first of them is."""
 
 
 class _Cursor(NamedTuple):
@@ -315,16 +330,22 @@ class ColdJobs:
         self._line_up(segment, index)
         return segment
 
-    def move(self, sources: list[Segment], targets: dict[int, Place]) -> None:
-        """Drop segments whose jobs are in others now; ``targets`` has their places by number."""
+    def move(self, sources: list[Segment], moved: Iterable[MovedRows]) -> None:
+        """Drop segments whose jobs are in others now; ``moved`` says where, for all of them."""
         dropped = {source.record.id for source in sources}
         self._read_ahead.clear()
         for source in sources:
             self.rows.drop(source)
             self.unread.pop(source.record.id, None)
-        for job_id, lent in list(self._lent.items()):
-            if lent.segment.record.id in dropped:
-                segment, position = targets[self._table.by_id[job_id].seq]
+        taken = {job_id: lent for job_id, lent in self._lent.items() if _name(lent) in dropped}
+        if taken:
+            by_source: dict[str, list[MovedRows]] = {}
+            for each in sorted(moved, key=_first_row):
+                by_source.setdefault(each.rows.source, []).append(each)
+            for job_id, lent in taken.items():
+                found = by_source[_name(lent)]
+                rows, place = found[bisect_right(found, lent.position, key=_first_row) - 1]
+                segment, position = place.segment, place.position + lent.position - rows.start
                 self._lent[job_id] = replace(lent, segment=segment, position=position)
         for name, lane in list(self.lanes.items()):
             kept = [each for each in lane if each[3].segment.record.id not in dropped]
@@ -406,6 +427,14 @@ def _first_rows(segment: Segment, index: SegmentIndex) -> Iterator[int]:
         return (p for p in range(segment.record.rows) if p not in gone)
     firsts = ((gone.next_live(run.start), run.stop) for run in index.runs)
     return (position for position, stop in firsts if position < stop)
+
+
+def _name(lent: Lent) -> str:
+    return lent.segment.record.id
+
+
+def _first_row(moved: MovedRows) -> int:
+    return moved.rows.start
 
 
 def _bound(entry: tuple[int, int, int, ColdRun]) -> tuple[int, int]:

@@ -1,0 +1,221 @@
+"""Merging segments of jobs that can be claimed, without decoding their rows.
+
+Their indexes say of each run of rows what it is sorted by, and their other lines have the number of
+each row and the hash of its id. So the lines of rows are copied as they are, and only where each
+goes is computed. A merge of 35,000 rows takes about a sixth of the time that decoding, sorting and
+hashing them would take.
+
+Rows that stand behind each other in a source mostly do so in the target, too: they are moved as
+``Stretch``es. If numbers of two sources alternate there is one for each row.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import accumulate, groupby
+from typing import NamedTuple
+
+from bucketq.codec.segment_file import (
+    SEGMENT_BYTES,
+    EncodedSegment,
+    join_segment,
+    sort_hashes,
+)
+from bucketq.codec.segment_index import IndexFields, measure_blocks
+from bucketq.model.segments import (
+    Gone,
+    Run,
+    SegmentIds,
+    Stretch,
+)
+
+_STEP_LINES = 2048
+_STEP_HASHES = 1 << 60
+"""How much is joined and sorted in one step: of 35,000 rows it takes about a millisecond."""
+
+
+class MergeSource(NamedTuple):
+    """What a merge needs of a segment."""
+
+    name: str
+    runs: Sequence[Run]
+    gone: Gone
+    lines: Sequence[bytes]
+    """Its rows as in the queue object, also those that have left."""
+    seqs: Sequence[int]
+    """The number of each row, in the queue."""
+    ids: SegmentIds
+
+
+class _Piece(NamedTuple):
+    """A stretch of one run."""
+
+    run: tuple[str, int, str]
+    """Kind, priority and group."""
+    source: int
+    start: int
+    stop: int
+
+
+Merged = tuple[EncodedSegment, tuple[Stretch, ...]]
+"""A merged segment, and where its rows were."""
+
+
+def merge_in_steps(sources: Sequence[MergeSource]) -> Generator[None, None, list[Merged]]:
+    """Merge ``ready`` segments without expiring jobs; others may have a turn after each step."""
+    merged = list[Merged]()
+    for pieces in _cut(sources, _pieces(sources)):
+        yield
+        merged.append((yield from _join(sources, pieces)))
+    return merged
+
+
+def stretches(places: Iterable[tuple[str, int]]) -> tuple[Stretch, ...]:
+    """Join rows, given by their segments and positions, that stand behind each other."""
+    found, name, start, stop = list[Stretch](), "", 0, 0
+    for source, position in places:
+        if position != stop or source != name:
+            if start < stop:
+                found.append(Stretch(name, start, stop))
+            name, start = source, position
+        stop = position + 1
+    if start < stop:
+        found.append(Stretch(name, start, stop))
+    return tuple(found)
+
+
+def _pieces(sources: Sequence[MergeSource]) -> Iterator[_Piece]:
+    """Yield the rows that have not left, in the order of a segment."""
+    runs: dict[tuple[str, int, str], list[_Piece]] = {}
+    for number, source in enumerate(sources):
+        for run in source.runs:
+            key = (run.kind, run.priority, run.group)
+            for start, stop in source.gone.live_between(run.start, run.stop):
+                runs.setdefault(key, []).append(_Piece(key, number, start, stop))
+    for key in sorted(runs):
+        yield from _in_order(sources, runs[key])
+
+
+def _in_order(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Iterator[_Piece]:
+    """Yield the pieces of one run by the numbers of their rows, cut where these alternate."""
+    heap = [(sources[piece.source].seqs[piece.start], piece) for piece in pieces]
+    heapify(heap)
+    while heap:
+        _, piece = heappop(heap)
+        cut, seqs = piece.stop, sources[piece.source].seqs
+        if heap:
+            # At least one row, also if two damaged segments have the same number.
+            cut = max(piece.start + 1, bisect_left(seqs, heap[0][0], piece.start, piece.stop))
+        if cut < piece.stop:
+            heappush(heap, (seqs[cut], piece._replace(start=cut)))
+        yield piece._replace(stop=cut)
+
+
+def _cut(sources: Sequence[MergeSource], pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
+    """Cut pieces, in their order, into what goes in one segment each."""
+    found, left = list[_Piece](), SEGMENT_BYTES
+    for piece in pieces:
+        lines, start = sources[piece.source].lines[piece.start : piece.stop], piece.start
+        size_bytes = sum(map(len, lines)) + len(lines)
+        if size_bytes <= left:
+            found.append(piece)
+            left -= size_bytes
+            continue
+        for position, line in enumerate(lines, piece.start):
+            length = len(line) + 1
+            if length > left and (found or position > start):
+                if position > start:
+                    found.append(piece._replace(start=start, stop=position))
+                yield found
+                found, left, start = [], SEGMENT_BYTES, position
+            left -= length
+        found.append(piece._replace(start=start))
+    if found:
+        yield found
+
+
+def _join(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Generator[None, None, Merged]:
+    """Make one segment of pieces."""
+    kinds = list(dict.fromkeys(piece.run[0] for piece in pieces))
+    numbers = {kind: place for place, kind in enumerate(kinds)}
+    fields, seqs = IndexFields(cls="ready", kinds=kinds), array("Q")
+    for _, number, start, stop in pieces:
+        seqs.extend(sources[number].seqs[start:stop])
+    position, groups = 0, list[str]()
+    for (kind, priority, group), some in groupby(pieces, key=_run):
+        count = sum([piece.stop - piece.start for piece in some])
+        fields.runs.append((numbers[kind], priority, count, seqs[position]))
+        groups.append(group)
+        position += count
+    if any(groups):
+        fields.groups = groups
+    texts = list[bytes]()
+    for lines in _steps_of_lines(sources, pieces):
+        ends = list(accumulate([len(line) + 1 for line in lines]))
+        texts.append(b"\n".join([*lines, b""]))
+        fields.blocks += measure_blocks(texts[-1:], ends)
+        yield
+    ids = yield from _moved_ids(sources, pieces)
+    encoded = join_segment(texts, seqs, ids, fields, (min(seqs), max(seqs)))
+    return encoded, tuple([Stretch(sources[at].name, *rows) for _, at, *rows in pieces])
+
+
+def _steps_of_lines(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Iterator[list[bytes]]:
+    """Yield the lines of pieces, so many at once as take about a millisecond."""
+    lines = list[bytes]()
+    for _, number, start, stop in pieces:
+        lines += sources[number].lines[start:stop]
+        while len(lines) > _STEP_LINES:
+            yield lines[:_STEP_LINES]
+            del lines[:_STEP_LINES]
+    if lines:
+        yield lines
+
+
+def _moved_ids(
+    sources: Sequence[MergeSource], pieces: list[_Piece]
+) -> Generator[None, None, SegmentIds]:
+    """Return the hashes of the rows that are moved, with their new positions."""
+    by_source: dict[int, list[tuple[int, int, int]]] = {}
+    position = 0
+    for _, number, start, stop in pieces:
+        by_source.setdefault(number, []).append((start, stop, position))
+        position += stop - start
+    moved = list[SegmentIds]()
+    for number, stretches in by_source.items():
+        source = sources[number]
+        places = [-1] * len(source.lines)
+        for start, stop, position in stretches:
+            places[start:stop] = range(position, position + stop - start)
+        moved.append(_ids_at(source.ids, places))
+        yield
+    hashes, positions = array("Q"), array("I")
+    # Each source is sorted, and hashes are spread evenly.
+    for low in range(0, 1 << 64, _STEP_HASHES):
+        some = SegmentIds(array("Q"), array("I"))
+        for ids in moved:
+            start = bisect_left(ids.hashes, low)
+            stop = bisect_left(ids.hashes, low + _STEP_HASHES, start)
+            some.hashes.extend(ids.hashes[start:stop])
+            some.positions.extend(ids.positions[start:stop])
+        some = sort_hashes(*some)
+        hashes.extend(some.hashes)
+        positions.extend(some.positions)
+        yield
+    return SegmentIds(hashes, positions)
+
+
+def _ids_at(ids: SegmentIds, places: list[int]) -> SegmentIds:
+    """Return the ids of rows that have a place, which is not negative, with it."""
+    found = [places[position] for position in ids.positions]
+    if min(places) >= 0:
+        return SegmentIds(ids.hashes, array("I", found))
+    taken = [(id_hash, at) for id_hash, at in zip(ids.hashes, found, strict=True) if at >= 0]
+    return SegmentIds(array("Q", [each for each, _ in taken]), array("I", [at for _, at in taken]))
+
+
+def _run(piece: _Piece) -> tuple[str, int, str]:
+    return piece.run
