@@ -32,9 +32,11 @@ from bucketq.model.segments import (
     Stretch,
 )
 
+_STEP_PIECES = 512
 _STEP_LINES = 2048
 _STEP_HASHES = 1 << 60
-"""How much is joined and sorted in one step: of 35,000 rows it takes about a millisecond."""
+"""How much is put in order, joined and sorted in one step: of 35,000 rows it takes about a
+millisecond."""
 
 
 class MergeSource(NamedTuple):
@@ -66,11 +68,36 @@ Merged = tuple[EncodedSegment, tuple[Stretch, ...]]
 
 def merge_in_steps(sources: Sequence[MergeSource]) -> Generator[None, None, list[Merged]]:
     """Merge ``ready`` segments without expiring jobs; others may have a turn after each step."""
-    merged = list[Merged]()
-    for pieces in _cut(sources, _pieces(sources)):
-        yield
-        merged.append((yield from _join(sources, pieces)))
+    merged, found, left = list[Merged](), list[_Piece](), SEGMENT_BYTES
+    for number, piece in enumerate(_pieces(sources)):
+        if number % _STEP_PIECES == 0:
+            yield
+        for part, size_bytes in _cut(sources, piece, left):
+            if size_bytes > left and found:
+                merged.append((yield from _join(sources, found)))
+                found, left = [], SEGMENT_BYTES
+            found.append(part)
+            left -= size_bytes
+    if found:
+        merged.append((yield from _join(sources, found)))
     return merged
+
+
+def merge_ids(parts: Sequence[SegmentIds]) -> Generator[None, None, SegmentIds]:
+    """Merge hashes that are sorted in each part, with their positions, in steps."""
+    hashes, positions = array("Q"), array("I")
+    for low in range(0, 1 << 64, _STEP_HASHES):  # Hashes are spread evenly.
+        some = SegmentIds(array("Q"), array("I"))
+        for ids in parts:
+            start = bisect_left(ids.hashes, low)
+            stop = bisect_left(ids.hashes, low + _STEP_HASHES, start)
+            some.hashes.extend(ids.hashes[start:stop])
+            some.positions.extend(ids.positions[start:stop])
+        some = sort_hashes(*some)
+        hashes.extend(some.hashes)
+        positions.extend(some.positions)
+        yield
+    return SegmentIds(hashes, positions)
 
 
 def stretches(places: Iterable[tuple[str, int]]) -> tuple[Stretch, ...]:
@@ -114,27 +141,22 @@ def _in_order(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Iterator[
         yield piece._replace(stop=cut)
 
 
-def _cut(sources: Sequence[MergeSource], pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
-    """Cut pieces, in their order, into what goes in one segment each."""
-    found, left = list[_Piece](), SEGMENT_BYTES
-    for piece in pieces:
-        lines, start = sources[piece.source].lines[piece.start : piece.stop], piece.start
-        size_bytes = sum(map(len, lines)) + len(lines)
-        if size_bytes <= left:
-            found.append(piece)
-            left -= size_bytes
-            continue
-        for position, line in enumerate(lines, piece.start):
-            length = len(line) + 1
-            if length > left and (found or position > start):
-                if position > start:
-                    found.append(piece._replace(start=start, stop=position))
-                yield found
-                found, left, start = [], SEGMENT_BYTES, position
-            left -= length
-        found.append(piece._replace(start=start))
-    if found:
-        yield found
+def _cut(sources: Sequence[MergeSource], piece: _Piece, left: int) -> Iterator[tuple[_Piece, int]]:
+    """Yield a piece and its size; if only a part of it is left in a segment, cut into several."""
+    lines = sources[piece.source].lines[piece.start : piece.stop]
+    size_bytes = sum(map(len, lines)) + len(lines)
+    if size_bytes <= left:
+        yield piece, size_bytes
+        return
+    start, size_bytes = piece.start, 0
+    for position, line in enumerate(lines, start):
+        length = len(line) + 1
+        if size_bytes + length > left:
+            if position > start:
+                yield piece._replace(start=start, stop=position), size_bytes
+            start, size_bytes, left = position, 0, SEGMENT_BYTES
+        size_bytes += length
+    yield piece._replace(start=start), size_bytes
 
 
 def _join(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Generator[None, None, Merged]:
@@ -142,14 +164,15 @@ def _join(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Generator[Non
     kinds = list(dict.fromkeys(piece.run[0] for piece in pieces))
     numbers = {kind: place for place, kind in enumerate(kinds)}
     fields, seqs = IndexFields(cls="ready", kinds=kinds), array("Q")
-    for _, number, start, stop in pieces:
-        seqs.extend(sources[number].seqs[start:stop])
-    position, groups = 0, list[str]()
-    for (kind, priority, group), some in groupby(pieces, key=_run):
-        count = sum([piece.stop - piece.start for piece in some])
-        fields.runs.append((numbers[kind], priority, count, seqs[position]))
+    groups = list[str]()
+    for at, (run, some) in enumerate(groupby(pieces, key=_run)):
+        first, (kind, priority, group) = len(seqs), run
+        for piece in some:
+            seqs.extend(sources[piece.source].seqs[piece.start : piece.stop])
+        fields.runs.append((numbers[kind], priority, len(seqs) - first, seqs[first]))
         groups.append(group)
-        position += count
+        if at % _STEP_PIECES == 0:
+            yield
     if any(groups):
         fields.groups = groups
     texts = list[bytes]()
@@ -160,6 +183,7 @@ def _join(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Generator[Non
         yield
     ids = yield from _moved_ids(sources, pieces)
     encoded = join_segment(texts, seqs, ids, fields, (min(seqs), max(seqs)))
+    yield
     return encoded, tuple([Stretch(sources[at].name, *rows) for _, at, *rows in pieces])
 
 
@@ -192,20 +216,7 @@ def _moved_ids(
             places[start:stop] = range(position, position + stop - start)
         moved.append(_ids_at(source.ids, places))
         yield
-    hashes, positions = array("Q"), array("I")
-    # Each source is sorted, and hashes are spread evenly.
-    for low in range(0, 1 << 64, _STEP_HASHES):
-        some = SegmentIds(array("Q"), array("I"))
-        for ids in moved:
-            start = bisect_left(ids.hashes, low)
-            stop = bisect_left(ids.hashes, low + _STEP_HASHES, start)
-            some.hashes.extend(ids.hashes[start:stop])
-            some.positions.extend(ids.positions[start:stop])
-        some = sort_hashes(*some)
-        hashes.extend(some.hashes)
-        positions.extend(some.positions)
-        yield
-    return SegmentIds(hashes, positions)
+    return (yield from merge_ids(moved))
 
 
 def _ids_at(ids: SegmentIds, places: list[int]) -> SegmentIds:

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from itertools import islice
 
 from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import Clock
 from bucketq.codec.segment_file import sort_hashes
 from bucketq.codec.segment_lines import complete_lines
-from bucketq.codec.segment_merge import MergeSource
+from bucketq.codec.segment_merge import MergeSource, merge_ids
 from bucketq.commit.objects.history_folder import HistoryFolder
-from bucketq.commit.objects.segment_encoding import ROWS_A_TURN
+from bucketq.commit.objects.segment_encoding import ROWS_A_TURN, run_in_turns
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.commit.objects.segment_parts import SegmentParts
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY
@@ -31,7 +31,7 @@ from bucketq.model.id_hashes import hash_ids
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.job_ids import ids_after
-from bucketq.model.segments import Gone, SegmentIds, SegmentIndex
+from bucketq.model.segments import Gone, SegmentIds, SegmentIndex, SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore
@@ -133,53 +133,79 @@ class QueueSegments:
 
         Raises: as ``fetch``.
         """
-        _, lines = await self._read_lines(segment, read_named)
-        return [(at, line) for at, line in enumerate(lines) if at not in segment.gone]
-
-    async def read_source(
-        self, segment: Segment, read_named: Callable[[], Awaitable[NamedSegments]]
-    ) -> MergeSource:
-        """Read all of a segment of jobs, to be merged.
-
-        Raises: as ``fetch``.
-        """
-        record = segment.record
-        index, lines = await self._read_lines(segment, read_named)
-        while (seqs := self.parts.seqs(record)) is None:
-            await self.fetch([SegmentPart(record, "seqs")], read_named)
-        while (ids := self.parts.ids(record)) is None:
-            await self.fetch([SegmentPart(record, "ids")], read_named)
-        if record.first_id:
-            ids = await _hash_in_turns(ids_after(record.first_id, 0), record.rows)
-        # Its own, because rows may leave while it is merged.
-        gone = Gone(segment.gone.ranges)
-        return MergeSource(record.id, index.runs, gone, lines, seqs, ids)
-
-    async def _read_lines(
-        self, segment: Segment, read_named: Callable[[], Awaitable[NamedSegments]]
-    ) -> tuple[SegmentIndex, list[bytes]]:
-        """Read the index and the rows of a segment, and which of them have left."""
-        record = segment.record
-        while (index := self.parts.index(record)) is None:
-            await self.fetch([SegmentPart(record, "index")], read_named)
-        while not segment.has_vector:
-            if (vector := self.parts.vector(record)) is not None:
-                segment.take_vector(vector)
-            else:
-                await self.fetch([SegmentPart(record, "vector")], read_named)
+        record, where = segment.record, f"{self.folder.address}{segment.record.id}"
+        (index,) = await self._read_indexes([segment], read_named)
         parts = [SegmentPart(record, block) for block in index.blocks]
         self.hold(parts)
         try:
             await self.fetch(parts, read_named)
-            where, lines = f"{self.folder.address}{record.id}", list[bytes]()
-            for block in index.blocks:
-                some = self.parts.lines(record, block) or ()
-                lines += complete_lines(some, block.start, where, record.pushed)
-                if record.pushed:
-                    await asyncio.sleep(0)
-            return index, lines
+            lines = await self._complete_lines(record, index, where)
+            return [(at, line) for at, line in enumerate(lines) if at not in segment.gone]
         finally:
             self.release(parts)
+
+    async def read_sources(
+        self, segments: Sequence[Segment], read_named: Callable[[], Awaitable[NamedSegments]]
+    ) -> list[MergeSource]:
+        """Read all of some segments of jobs, to be merged; what is missing is read together.
+
+        Raises: as ``fetch``.
+        """
+        records = [segment.record for segment in segments]
+        indexes = await self._read_indexes(segments, read_named)
+        parts = [SegmentPart(record, "seqs") for record in records]
+        parts += [SegmentPart(record, "ids") for record in records if not record.first_id]
+        for record, index in zip(records, indexes, strict=True):
+            parts += [SegmentPart(record, block) for block in index.blocks]
+        self.hold(parts)
+        try:
+            await self.fetch(parts, read_named)
+            found = list[MergeSource]()
+            for segment, record, index in zip(segments, records, indexes, strict=True):
+                where = f"{self.folder.address}{record.id}"
+                lines = await self._complete_lines(record, index, where)
+                seqs, ids = self.parts.seqs(record), self.parts.ids(record)
+                if record.first_id:
+                    ids = await _hash_in_turns(ids_after(record.first_id, 0), record.rows)
+                if seqs is None or ids is None:
+                    raise StaleStateError  # It is no longer named, so nothing is kept of it.
+                # Its own, because rows may leave while it is merged.
+                gone = Gone(segment.gone.ranges)
+                found.append(MergeSource(record.id, index.runs, gone, lines, seqs, ids))
+            return found
+        finally:
+            self.release(parts)
+
+    async def _read_indexes(
+        self, segments: Sequence[Segment], read_named: Callable[[], Awaitable[NamedSegments]]
+    ) -> list[SegmentIndex]:
+        """Read the indexes of segments, and which of their rows have left."""
+        parts = [SegmentPart(segment.record, "index") for segment in segments]
+        vectors = [segment for segment in segments if not segment.has_vector]
+        parts += [SegmentPart(segment.record, "vector") for segment in vectors]
+        await self.fetch(parts, read_named)
+        for segment in vectors:
+            if (vector := self.parts.vector(segment.record)) is None:
+                raise StaleStateError
+            segment.take_vector(vector)
+        indexes = [self.parts.index(segment.record) for segment in segments]
+        if None in indexes:
+            raise StaleStateError
+        return [index for index in indexes if index is not None]
+
+    async def _complete_lines(
+        self, record: SegmentRecord, index: SegmentIndex, where: str
+    ) -> list[bytes]:
+        """Return the rows of a segment as lines; those of a push are completed in turns."""
+        lines = list[bytes]()
+        for block in index.blocks:
+            some = self.parts.lines(record, block)
+            if some is None:
+                raise StaleStateError
+            lines += complete_lines(some, block.start, where, record.pushed)
+            if record.pushed:
+                await asyncio.sleep(0)
+        return lines
 
     async def fetch(
         self, parts: Collection[SegmentPart], read_named: Callable[[], Awaitable[NamedSegments]]
@@ -226,12 +252,14 @@ class QueueSegments:
 
 
 async def _hash_in_turns(ids: Iterator[str], count: int) -> SegmentIds:
-    """Hash so many ids, of which some are made in each turn."""
-    hashes = array("Q")
-    while len(hashes) < count:
-        hashes.extend(hash_ids(islice(ids, min(ROWS_A_TURN, count - len(hashes)))))
+    """Hash so many ids, some in each turn, and sort them."""
+    parts = list[SegmentIds]()
+    for start in range(0, count, ROWS_A_TURN):
+        stop = min(count, start + ROWS_A_TURN)
+        hashes = hash_ids(islice(ids, stop - start))
+        parts.append(sort_hashes(hashes, array("I", range(start, stop))))
         await asyncio.sleep(0)
-    return sort_hashes(hashes, array("I", range(count)))
+    return await run_in_turns(merge_ids(parts))
 
 
 def _names_of(part: SegmentPart) -> set[str]:

@@ -16,6 +16,9 @@ from bucketq.model.segments import SegmentClass
 
 T = TypeVar("T")
 
+_LONGEST_PAUSE_S = 0.1
+"""A process may have been stopped within a step."""
+
 ROWS_A_TURN = 512
 """To make so many rows takes about a millisecond, as a step of the encoder does."""
 
@@ -32,7 +35,7 @@ async def encode_in_turns(cls: SegmentClass, rows: Iterable[SegmentRow]) -> Enco
 async def run_in_turns(steps: Generator[None, None, T], pause: float = 0) -> T:
     """Take all steps, with a turn for other tasks after each; return what they return.
 
-    After each step it waits ``pause`` times as long as the step took.
+    After each step it waits ``pause`` times as long as the step took, unless that is long.
     """
     time_s = asyncio.get_running_loop().time
     while True:
@@ -41,4 +44,4 @@ async def run_in_turns(steps: Generator[None, None, T], pause: float = 0) -> T:
             next(steps)
         except StopIteration as end:
             return cast("T", end.value)
-        await asyncio.sleep(pause * (time_s() - began_s))
+        await asyncio.sleep(min(pause * (time_s() - began_s), _LONGEST_PAUSE_S))

@@ -125,6 +125,8 @@ class SegmentUpkeep:
                     return _BUSY_PASS_S  # What was dropped must be archived first.
                 if not await self._submit(Request(TidySegments())):
                     break
+            if state is not None:
+                self._register.segments.parts.keep(state.cold.rows.segments)
             now_s = asyncio.get_running_loop().time()
             if now_s >= self._sweep_at and state is not None and self._may_sweep(state):
                 self._sweep_at, version = now_s + self._policy.sweep_s, state.version
@@ -209,6 +211,7 @@ class SegmentUpkeep:
         merged = await (self._copy(plan, pause) if _is_copied(plan) else self._sort_again(plan))
         folder, targets = self._register.segments.folder, list[WrittenSegment]()
         for encoded, _ in merged:
+            await asyncio.sleep(0)  # To name a segment, all of it is read.
             until = state.version + self._policy.least_versions
             record = encoded.record(until, self._clock.now())
             await folder.put(record.id, encoded.body)
@@ -223,7 +226,7 @@ class SegmentUpkeep:
     async def _copy(self, plan: _Plan, pause: float) -> list[Merged]:
         """Merge segments whose rows are copied as they are."""
         segments, read_named = self._register.segments, self._register.read_named
-        sources = [await segments.read_source(each, read_named) for each in plan.sources]
+        sources = await segments.read_sources(plan.sources, read_named)
         return await run_in_turns(merge_in_steps(sources), pause)
 
     async def _sort_again(self, plan: _Plan) -> list[Merged]:

@@ -10,8 +10,7 @@ These operations come from the committer itself and are never sent to a broker.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from datetime import datetime
 from itertools import chain
 
@@ -127,7 +126,7 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
     if not _takes_all(sources, operation):
         return 0
     gone_from = [_gone(sources, origins) for origins in operation.origins]
-    moved = list[MovedRows]()
+    named = list[tuple[Segment, tuple[Stretch, ...]]]()
     for target, origins, gone in zip(operation.targets, operation.origins, gone_from, strict=True):
         if gone.count == target.record.rows:
             continue
@@ -135,11 +134,8 @@ def merge(state: State, operation: Merge, _now: datetime) -> int:
         if record.cls == "keys":
             state.known_keys.name(record, target.index)
         else:
-            segment, position = cold.add(record, target.index), 0
-            for stretch in origins:
-                moved.append(MovedRows(stretch, Place(segment, position)))
-                position += stretch.stop - stretch.start
-    cold.move(list(sources.values()), moved)
+            named.append((cold.add(record, target.index), origins))
+    cold.move(list(sources.values()), _moved(named))
     state.changes.extend(("segments", name) for name in sources)
     return len(sources)
 
@@ -238,10 +234,12 @@ def _unchanged(state: State, operation: Merge) -> dict[str, Segment]:
 
 def _takes_all(sources: dict[str, Segment], operation: Merge) -> bool:
     """Whether every row that is live in a source is in a target."""
-    taken = Counter[str]()
+    taken = dict.fromkeys(sources, 0)
     for name, start, stop in chain.from_iterable(operation.origins):
-        if name in sources:
-            taken[name] += stop - start - sources[name].gone.count_between(start, stop)
+        if (source := sources.get(name)) is not None:
+            taken[name] += stop - start
+            if source.gone.count:
+                taken[name] -= source.gone.count_between(start, stop)
     return all(taken[name] == source.live for name, source in sources.items())
 
 
@@ -251,11 +249,20 @@ def _gone(sources: dict[str, Segment], origins: tuple[Stretch, ...]) -> Gone:
         source = sources.get(name)
         if source is None:
             gone.add(position, position + stop - start - 1)
-        else:
+        elif source.gone.count:
             for first, last in source.gone.between(start, stop):
                 gone.add(position + first - start, position + last - start)
         position += stop - start
     return gone
+
+
+def _moved(named: list[tuple[Segment, tuple[Stretch, ...]]]) -> Iterator[MovedRows]:
+    """Yield where the rows of targets were, and where they are."""
+    for segment, origins in named:
+        position = 0
+        for stretch in origins:
+            yield MovedRows(stretch, Place(segment, position))
+            position += stretch.stop - stretch.start
 
 
 def _with_gone(record: SegmentRecord, gone: Gone) -> SegmentRecord:

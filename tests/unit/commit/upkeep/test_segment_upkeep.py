@@ -11,7 +11,7 @@ from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.queue.push_options import JobSpec
-from bucketq.testing import VirtualLoop, run
+from bucketq.testing import SimulatedStore, VirtualLoop, run
 from tests.unit.commit.test_deep_queues import QUEUES, Deep
 
 
@@ -80,5 +80,38 @@ def test_segments_of_a_first_spill_that_was_never_named_are_deleted(
             link.list = None
             await asyncio.sleep(10_000)
             assert caplog.text == "", "an idle queue is not listed"
+
+    run(main)
+
+
+def test_a_direct_writer_merges_within_its_time_on_a_distant_store() -> None:
+    """What a merge reads of its sources is read together: one after the other takes too long."""
+
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop, SegmentPolicy(neighbours=32, most_entry_bytes=280 * 25))
+        deep.store = SimulatedStore(loop, latency_s=(0.06, 0.06))
+        await deep.create()
+        for _ in range(60):
+            async with deep.open(DirectCommitter) as queue:
+                await queue.push_many([JobSpec(kind="k", payload="x" * 100)] * 20)
+        assert len((await deep.head()).cold.rows.segments) < 52
+
+    run(main)
+
+
+def test_what_was_read_of_segments_is_forgotten_once_they_are_no_longer_named() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop, SegmentPolicy(neighbours=4))
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue:
+            for _ in range(20):
+                await queue.push_many([JobSpec(kind="k", payload="x" * 20)] * 20)
+                await asyncio.sleep(3)
+                while jobs := await queue.claim(limit=1000):
+                    await queue.complete_many(jobs)
+            await asyncio.sleep(3)
+            parts = queue._committer._register.segments.parts  # type: ignore[attr-defined]
+            assert (await deep.head()).cold.rows.segments == {}
+            assert [*parts._indexes, *parts._seqs, *parts._ids] == []
 
     run(main)
