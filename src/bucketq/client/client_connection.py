@@ -19,6 +19,7 @@ from bucketq.client.older_brokers import (
     refuse_follow_ups,
     refuse_options,
     stage_inline,
+    without_columns,
 )
 from bucketq.commit.base import CommitterLostError
 from bucketq.commit.outcome_errors import unanswered
@@ -138,6 +139,7 @@ class ClientConnection:
         self._snoozes = "snooze" in wire.welcome.operations
         self._acks_and_claims = "ack_and_claim" in wire.welcome.operations
         self._prepares = "prepare_batch" in wire.welcome.operations
+        self._reads_columns = "columns" in wire.welcome.operations
         self._knows_payloads = "payloads" in wire.welcome.operations
         self._knows_options = set(wire.welcome.operations) >= _OPTIONS
         self._wire = wire
@@ -192,6 +194,8 @@ class ClientConnection:
             refuse_batch_filter(operation, self._wire.welcome.operations, self.address)
         if isinstance(operation, StageObject) and not self._knows_payloads:
             return stage_inline(operation, self.address)
+        if not self._reads_columns and isinstance(operation, Push | CompleteMany):
+            request = without_columns(request, operation)
         wait_s = operation.wait_s if isinstance(operation, WAITING) else 0.0
         try:
             return await self._call(request, timeout_s + wait_s)

@@ -24,6 +24,7 @@ from bucketq.model.operations import (
     Fail,
     LeaseRef,
     List,
+    Push,
     Release,
     ReleaseMany,
     Request,
@@ -90,6 +91,11 @@ def stage_inline(operation: StageObject, address: str) -> Staged:
             f"{operation.content}s of more than {MIB:,} bytes; upgrade it"
         )
     return Staged("", MIB)
+
+
+def without_columns(request: Request, operation: Push | CompleteMany) -> Request:
+    """Return a request for a broker that does not know columns: each job is a message."""
+    return replace(request, operation=replace(operation, jobs=tuple(operation.jobs)))
 
 
 async def send_instead(submit: Callable[[Request], Awaitable[Any]], request: Request) -> Any:

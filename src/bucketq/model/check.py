@@ -23,7 +23,7 @@ from bucketq.model.settings import MIB, Settings, check_backoff
 
 MAX_DEPTH = 100
 """How deep a payload may be nested; a parser that recurses must never be the limit."""
-_DEEP_BYTES = 2 * MAX_DEPTH
+DEEP_BYTES = 2 * MAX_DEPTH
 """JSON that is nested deeper is longer, for each level has two brackets."""
 _BLANK, _LINE_FEED, _RETURN = b" \n\r"
 """As integers, which ``in`` finds faster. JSON begins and ends with a larger byte than a blank."""
@@ -383,7 +383,7 @@ def body(value: object, what: str, setting: str, limit: int) -> int:
 
 def is_deep(raw: bytes) -> bool:
     """Whether JSON is nested deeper than a payload may be."""
-    return len(raw) > _DEEP_BYTES and _depth(raw) > MAX_DEPTH
+    return len(raw) > DEEP_BYTES and _depth(raw) > MAX_DEPTH
 
 
 def encoding(value: object, what: str) -> None:

@@ -21,6 +21,7 @@ from bucketq.commit.request_ids import UNJUDGED, RequestId, parse_token, token_o
 from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError, NotDurableError, SupersededError, UnavailableError
 from bucketq.model import operations as ops
+from bucketq.model.requests.plain_jobs import PlainJobs, completions
 
 _MAX_CALLS = 200
 """How many are joined: more cost as much each, and all wait for the last one."""
@@ -92,9 +93,9 @@ class JoinedCalls:
         kind = type(operation)
         shared: Hashable = None
         if kind is ops.Push and len(operation.jobs) == 1 and not operation.jobs[0].after:
-            size_bytes = len(memoryview(operation.jobs[0].payload))
+            size_bytes = len(operation.jobs[0].payload)
         elif kind is ops.Complete and not operation.follow_ups:
-            size_bytes = len(memoryview(operation.result))
+            size_bytes = len(operation.result)
         elif kind is ops.Claim and _is_plain(operation):
             size_bytes = 0
             shared = (operation.worker, operation.kinds, operation.lease_s)
@@ -200,10 +201,12 @@ def _joined(calls: Sequence[JoinedCall]) -> ops.AnyOperation:
     """Return one operation for all calls of a group, which are of one kind."""
     first = calls[0].operation
     if type(first) is ops.Push:
-        return ops.Push(jobs=tuple([call.operation.jobs[0] for call in calls]))
+        are_plain = all(isinstance(call.operation.jobs, PlainJobs) for call in calls)
+        jobs = [call.operation.jobs[0] for call in calls]
+        return ops.Push(jobs=PlainJobs(jobs) if are_plain else tuple(jobs))
     if type(first) is ops.Claim:
         return structs.replace(first, limit=len(calls))
-    return ops.CompleteMany(jobs=tuple([_completion(call.operation) for call in calls]))
+    return ops.CompleteMany(jobs=completions([_completion(call.operation) for call in calls]))
 
 
 def _completion(done: ops.Complete) -> ops.Completion:

@@ -12,6 +12,7 @@ from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import JobId
 from bucketq.model.records import Progress, Status
+from bucketq.model.requests.plain_jobs import completions
 from bucketq.queue.arguments import (
     Duration,
     Held,
@@ -103,13 +104,13 @@ class LeaseVerbs(Generic[T]):
         its lease was lost and another worker may have it.
         """
         several = as_several(jobs, "complete_many takes jobs that were claimed")
-        completions = tuple(map(completion, several))
-        if not completions:
+        finished = completions([*map(completion, several)])
+        if not finished:
             return []
         request_id = self._sender.new_id(ops.CompleteMany, request)
-        if self._writer.has_large_completion(completions):
-            return list(await self._writer.complete(request_id, [*completions]))
-        return list(await self._sender.send_as(request_id, ops.CompleteMany(jobs=completions)))
+        if self._writer.has_large_completion(finished):
+            return list(await self._writer.complete(request_id, [*finished]))
+        return list(await self._sender.send_as(request_id, ops.CompleteMany(jobs=finished)))
 
     async def fail(
         self,

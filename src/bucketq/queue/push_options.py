@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
@@ -12,6 +12,7 @@ from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model import check
 from bucketq.model.base import NewJob, Replacement, UniqueScope
 from bucketq.model.records import Backoff, OnFailed
+from bucketq.model.requests.plain_jobs import PlainJobs
 from bucketq.model.settings import Settings
 from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import as_plain, to_seconds
@@ -145,6 +146,31 @@ def _is_plain(spec: JobSpec[Any]) -> bool:
     )
 
 
+def _plain_job(spec: JobSpec[Any], default_id: str, payload_type: Any) -> NewJob | None:
+    """Encode a job without options, as ``plain_body`` does."""
+    if payload_type is not Any or not isinstance(spec, JobSpec) or not _is_plain(spec):
+        return None
+    body = plain_body(spec.kind, spec.payload)
+    return None if body is None else NewJob(id=default_id, kind=spec.kind, payload=Raw(body))
+
+
+def new_jobs(
+    specs: Sequence[JobSpec[Any]], ids: Sequence[str], payload_type: Any
+) -> tuple[NewJob, ...]:
+    """Encode jobs as ``new_job`` does, with default ids: ``PlainJobs`` if none has options."""
+    plain = list[NewJob]()
+    for spec, default_id in zip(specs, ids, strict=True):
+        job = _plain_job(spec, default_id, payload_type)
+        if job is None:
+            break
+        plain.append(job)
+    start = len(plain)
+    if start == len(specs):
+        return PlainJobs(plain)
+    others = zip(specs[start:], ids[start:], strict=True)
+    return (*plain, *[new_job(each, own, payload_type, takes_files=True) for each, own in others])
+
+
 def new_job(
     spec: JobSpec[Any], default_id: str, payload_type: Any, *, takes_files: bool = False
 ) -> NewJob:
@@ -156,11 +182,10 @@ def new_job(
     if not isinstance(spec, JobSpec):
         message = f"push_many takes JobSpec objects, got {type(spec).__name__}"
         raise InvalidRequestError(message)
+    plain = _plain_job(spec, default_id, payload_type)
+    if plain is not None:
+        return plain
     payload = spec.payload
-    if payload_type is Any and _is_plain(spec):
-        body = plain_body(spec.kind, payload)
-        if body is not None:
-            return NewJob(id=default_id, kind=spec.kind, payload=Raw(body))
     if is_file(payload):
         if not takes_files:
             raise PayloadError(

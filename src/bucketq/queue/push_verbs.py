@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, Generic, TypeVar, Unpack
 
 from msgspec import Raw
@@ -19,11 +20,12 @@ from bucketq.errors import AccessDeniedError, DependencyNotFoundError, JobNotFou
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import JobId
 from bucketq.model.operations import Push
+from bucketq.model.requests.plain_jobs import PlainJobs
 from bucketq.model.results import FindArchived, JobEnd, Wait
 from bucketq.queue.arguments import as_job_id, as_job_ids, as_several
 from bucketq.queue.large.side_content import FilePayload, as_file
 from bucketq.queue.large.side_writer import SideWriter
-from bucketq.queue.push_options import JobSpec, PushOptions, new_job, plain_body
+from bucketq.queue.push_options import JobSpec, PushOptions, new_job, new_jobs, plain_body
 from bucketq.queue.sender import Sender
 from bucketq.queue.trace_context import is_traced, push_span
 
@@ -64,7 +66,7 @@ class PushVerbs(Generic[T]):
             if body is not None and len(body) <= self._writer.inline_bytes:
                 request_id = self._sender.new_id(Push, None)
                 job = NewJob(id=request_id.job_id(0), kind=kind, payload=Raw(body))
-                answer = await self._sender.send_as(request_id, Push(jobs=(job,)))
+                answer = await self._sender.send_as(request_id, Push(jobs=PlainJobs((job,))))
                 return as_job_id(answer[0])
         content = as_file(payload, self._payload_type)
         spec = JobSpec(kind=kind, payload=content, **options)
@@ -91,9 +93,7 @@ class PushVerbs(Generic[T]):
                     several[place] = replace(job, payload=content)
 
         def build(request_id: RequestId) -> tuple[NewJob, ...]:
-            ids = request_id.job_ids()
-            new = [new_job(job, next(ids), payload_type, takes_files=True) for job in several]
-            return tuple(new)
+            return new_jobs(several, [*islice(request_id.job_ids(), len(several))], payload_type)
 
         return as_job_ids(await self._push(build, payloads, request))
 

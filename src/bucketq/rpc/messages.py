@@ -102,12 +102,13 @@ OFFERED = (
 ADDED = (
     *("release_many", "parts", "withdraw", "unique", "expiry", "snooze", "follow_ups"),
     *("groups", "payloads", "batches", "after", "jobs_of_batch", "ack_and_claim", "joined"),
-    "prepare_batch",
+    *("prepare_batch", "columns"),
 )
 """Features that the first brokers did not have, by their names on the wire: operations, that a
 large message may come in parts, what jobs may be (unique, expiring, put off, of a group or a batch,
 held back for others), jobs that a completion pushes, large payloads, that a claim of a batch may
-acknowledge the one before, requests that are joined in one, and batches that are prepared."""
+acknowledge the one before, requests that are joined in one, batches that are prepared, and jobs and
+completions that come by columns."""
 
 
 class FlushArchive(Struct, frozen=True, tag="flush_archive"):

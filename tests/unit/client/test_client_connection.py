@@ -19,8 +19,19 @@ from bucketq.errors import (
     SupersededError,
     UnavailableError,
 )
-from bucketq.model.operations import Claim, Push, ReadStats, Release, Request, Withdraw
+from bucketq.model.base import NewJob
+from bucketq.model.operations import (
+    Claim,
+    CompleteMany,
+    Completion,
+    Push,
+    ReadStats,
+    Release,
+    Request,
+    Withdraw,
+)
 from bucketq.model.records import JobRecord
+from bucketq.model.requests.plain_jobs import PlainCompletions, PlainJobs
 from bucketq.rpc.messages import ADDED, Answer, Answers, Call, FlushArchive, Welcome
 from bucketq.rpc.refusals import refusal_of
 from bucketq.rpc.transport import ConnectionLostError
@@ -317,3 +328,22 @@ def test_a_task_that_dies_of_a_fault_of_ours_loses_the_route_and_says_why(
     story()
     [logged] = [record for record in caplog.records if record.name == "bucketq.client"]
     assert logged.exc_info is not None
+
+
+@virtual
+@pytest.mark.parametrize("operations", [ADDED, ()])
+async def test_a_broker_gets_columns_only_if_it_reads_them(operations: tuple[str, ...]) -> None:
+    way = Way(operations)
+    job = NewJob(id="a", kind="mail", payload=Raw(b"1"))
+    done = Completion(job="a", lease="l")
+    calls = [
+        way.submit(Request(Push(jobs=PlainJobs([job])), "session", 1)),
+        way.submit(Request(CompleteMany(jobs=PlainCompletions([done])), "session", 2)),
+    ]
+    await settle()
+    assert [each.jobs for each in way.sent] == [(job,), (done,)]
+    types = (PlainJobs, PlainCompletions) if operations else (tuple, tuple)
+    assert tuple(type(each.jobs) for each in way.sent) == types
+    way.wire.answer(Answer(1, ("a",)), Answer(2, (True,)))
+    await asyncio.gather(*calls)
+    await way.connection.close()

@@ -38,9 +38,10 @@ from bucketq.model.limits import GROUPS
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push, Request
 from bucketq.model.records import JobRecord
+from bucketq.model.requests.plain_jobs import PlainJobs, check_plain
 from bucketq.model.reservations import Adopt, Reserve
 from bucketq.model.segments import Pushed, WrittenSegment
-from bucketq.model.settings import MIB
+from bucketq.model.settings import MIB, Settings
 from bucketq.model.side_objects import content_in
 from bucketq.model.state import State
 
@@ -211,21 +212,31 @@ def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> tuple[int, bool]:
             f"{len(jobs)} jobs in one push, at most {settings.max_batch_jobs} are allowed "
             "(max_batch_jobs): push them in several batches"
         )
-    size_bytes, is_plain, most_bytes = 0, True, min(settings.max_payload_bytes, MIB)
-    for job in jobs:
-        if check.has_options(job):
-            check.options(job, settings)
-            is_plain = False
-        size_bytes += check.plain_job(job, most_bytes)
+    most_bytes = min(settings.max_payload_bytes, MIB)
+    if isinstance(jobs, PlainJobs):
+        size_bytes, is_plain = check_plain(jobs, most_bytes), True
+    else:
+        size_bytes, is_plain = _check_each(jobs, settings, most_bytes)
     if len(jobs) > 1:
         _check_different(list(map(_id, jobs)), "job id")
-        _check_different([job.key for job in jobs if job.key is not None], "idempotency key")
     if size_bytes > settings.max_batch_bytes:
         raise PayloadTooLargeError(
             f"{size_bytes:,} bytes of payload in one push, at most "
             f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
         )
     return _LINE_BYTES * len(jobs) + size_bytes, is_plain
+
+
+def _check_each(jobs: tuple[NewJob, ...], settings: Settings, most_bytes: int) -> tuple[int, bool]:
+    size_bytes, is_plain = 0, True
+    for job in jobs:
+        if check.has_options(job):
+            check.options(job, settings)
+            is_plain = False
+        size_bytes += check.plain_job(job, most_bytes)
+    if len(jobs) > 1 and not is_plain:
+        _check_different([job.key for job in jobs if job.key is not None], "idempotency key")
+    return size_bytes, is_plain
 
 
 def _check_different(names: list[str], what: str) -> None:

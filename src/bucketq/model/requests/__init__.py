@@ -1,1 +1,1 @@
-"""Which requests have taken effect, so that a retry does nothing twice."""
+"""What requests carry, and which have taken effect, so that a retry does nothing twice."""

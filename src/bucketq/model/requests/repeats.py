@@ -199,7 +199,8 @@ def _each_alone(operation: Any) -> Sequence[Any]:
     if isinstance(operation, ops.Claim):
         return (structs.replace(operation, limit=1),) * operation.limit
     if isinstance(operation, ops.Push):
-        return [ops.Push(jobs=(job,)) for job in operation.jobs]
+        kind = type(operation.jobs)
+        return [ops.Push(jobs=kind((job,))) for job in operation.jobs]
     return [
         ops.Complete(
             job=done.job,

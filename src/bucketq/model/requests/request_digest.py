@@ -31,6 +31,7 @@ from bucketq.model.operations import (
     Release,
     ReleaseMany,
 )
+from bucketq.model.requests.plain_jobs import PlainCompletions, PlainJobs
 from bucketq.model.schedules import SetSchedule
 from bucketq.model.side_objects import content_of, is_side
 
@@ -90,7 +91,7 @@ def normalized(job: NewJob) -> NewJob:
 
 
 def _jobs(operation: Push | Publish) -> Operation:
-    if not any(map(_has_options, operation.jobs)):
+    if isinstance(operation.jobs, PlainJobs) or not any(map(_has_options, operation.jobs)):
         return operation
     return structs.replace(operation, jobs=tuple(map(normalized, operation.jobs)))
 
@@ -108,6 +109,8 @@ def _complete(operation: Complete | Completion) -> Any:
 
 
 def _complete_many(operation: CompleteMany) -> Operation:
+    if isinstance(operation.jobs, PlainCompletions):
+        return operation
     for each in operation.jobs:
         if each.follow_ups or each.result_encoding is not None:
             return structs.replace(operation, jobs=tuple(map(_complete, operation.jobs)))

@@ -104,10 +104,22 @@ class Backoff(_message.Message):
     def __init__(self, base_s: _Optional[float] = ..., factor: _Optional[float] = ..., max_s: _Optional[float] = ...) -> None: ...
 
 class Push(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "plain")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    PLAIN_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[NewJob]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ...) -> None: ...
+    plain: PlainJobs
+    def __init__(self, jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., plain: _Optional[_Union[PlainJobs, _Mapping]] = ...) -> None: ...
+
+class PlainJobs(_message.Message):
+    __slots__ = ("ids", "kinds", "payloads")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    payloads: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ..., payloads: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("worker", "secret", "kinds", "limit", "wait_s", "lease_s")
@@ -168,10 +180,22 @@ class Complete(_message.Message):
     def __init__(self, job: _Optional[str] = ..., lease: _Optional[str] = ..., result: _Optional[bytes] = ..., result_encoding: _Optional[str] = ..., follow_ups: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ...) -> None: ...
 
 class CompleteMany(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "plain")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    PLAIN_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[Complete]
-    def __init__(self, jobs: _Optional[_Iterable[_Union[Complete, _Mapping]]] = ...) -> None: ...
+    plain: PlainCompletions
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Complete, _Mapping]]] = ..., plain: _Optional[_Union[PlainCompletions, _Mapping]] = ...) -> None: ...
+
+class PlainCompletions(_message.Message):
+    __slots__ = ("jobs", "leases", "results")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[str]
+    leases: _containers.RepeatedScalarFieldContainer[str]
+    results: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, jobs: _Optional[_Iterable[str]] = ..., leases: _Optional[_Iterable[str]] = ..., results: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Fail(_message.Message):
     __slots__ = ("job", "lease", "error", "give_up", "delay_s", "max_attempts", "snooze")

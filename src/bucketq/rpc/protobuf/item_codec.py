@@ -35,7 +35,8 @@ _PLAIN_OPTIONS = (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _check_count(items: Sequence[object], what: str) -> None:
+def check_count(items: Sequence[object], what: str) -> None:
+    """Refuse more items than any queue allows."""
     if len(items) > _MAX_ITEMS:
         message = f"{len(items):,} {what} in one request, at most {_MAX_ITEMS:,} are allowed"
         raise InvalidRequestError(message)
@@ -48,7 +49,7 @@ def _write_names(sent: Any, values: Sequence[str]) -> int:
 
 def read_names(sent: Any) -> tuple[str, ...]:
     """Decode names."""
-    _check_count(sent, "names")
+    check_count(sent, "names")
     return tuple(sent)
 
 
@@ -120,7 +121,7 @@ def _write_options(options: pb.JobOptions, job: NewJob) -> int:
 
 
 def _read_jobs(jobs: Any) -> tuple[NewJob, ...]:
-    _check_count(jobs, "jobs")
+    check_count(jobs, "jobs")
     # A queue holds the name of a kind once, and not once for each job.
     return tuple(
         [
@@ -181,7 +182,7 @@ def _write_leases(sent: Any, leases: Sequence[LeaseRef]) -> int:
 
 
 def _read_leases(sent: Any) -> tuple[LeaseRef, ...]:
-    _check_count(sent, "leases")
+    check_count(sent, "leases")
     return tuple([LeaseRef(held.job, held.lease) for held in sent])
 
 
@@ -198,7 +199,7 @@ def _write_progress(sent: Any, progress: Mapping[str, Progress]) -> int:
 
 
 def _read_progress(sent: Any) -> dict[str, Progress]:
-    _check_count(sent, "progress")
+    check_count(sent, "progress")
     return {
         each.job: Progress(
             _number(each.done), _number(each.total) if each.HasField("total") else None, each.note
@@ -248,7 +249,7 @@ def _write_completions(sent: Any, completions: Sequence[Completion]) -> int:
 
 
 def _read_completions(sent: Any) -> tuple[Completion, ...]:
-    _check_count(sent, "jobs")
+    check_count(sent, "jobs")
     return tuple([read_completion(job, Completion) for job in sent])
 
 
@@ -265,7 +266,7 @@ def _write_settled(sent: Any, jobs: Sequence[SettledJob]) -> int:
 
 
 def _read_settled(sent: Any) -> tuple[SettledJob, ...]:
-    _check_count(sent, "jobs")
+    check_count(sent, "jobs")
     return tuple(
         [
             SettledJob(

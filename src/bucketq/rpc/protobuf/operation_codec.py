@@ -22,6 +22,7 @@ from bucketq.model.side_objects import PutPart
 from bucketq.queue.arguments import MAX_WAIT_S
 from bucketq.rpc.messages import OFFERED, FlushArchive
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
+from bucketq.rpc.protobuf.column_codec import WITH_COLUMNS
 from bucketq.rpc.protobuf.item_codec import (
     ITEM_BYTES,
     Reader,
@@ -164,6 +165,7 @@ def _write_part(sent: pb.PutPart, operation: PutPart) -> int:
 _PUT_PART = StructCodec(PutPart, pb.PutPart)
 _SCHEDULE_FIELDS = tuple(name for name in SetSchedule.__struct_fields__ if name != "job")
 _OWN_CODECS: dict[type, tuple[Writer, Reader]] = {
+    **WITH_COLUMNS,
     Claim: (_write_claim, _read_claim),
     Complete: (write_completion, read_completion),
     Fail: (_write_fail, _read_fail),

@@ -15,6 +15,7 @@ from bucketq.model import operations as ops
 from bucketq.model.base import NewJob
 from bucketq.model.outbox import ReadOutbox
 from bucketq.model.records import NOTHING, Backoff
+from bucketq.model.requests.plain_jobs import PlainCompletions, PlainJobs
 from bucketq.model.requests.request_digest import digest
 from bucketq.rpc.messages import OFFERED, Call, FlushArchive, Hello, Ping, Pong, Welcome
 from bucketq.rpc.protobuf import bucketq_pb2 as pb
@@ -238,6 +239,55 @@ def test_a_time_that_is_not_a_number_is_rejected(ttl_s: float) -> None:
         write_call(pb.SessionRequest().calls, Call(1, FlushArchive(), ttl_s))
 
 
+def test_jobs_without_options_arrive_by_columns() -> None:
+    kinds = ("a", "a", "b")
+    jobs = [NewJob(id=f"j{n}", kind=kind, payload=Raw(b"%d" % n)) for n, kind in enumerate(kinds)]
+    for some in (jobs, jobs[:2], jobs[:1], []):
+        sent = call(ops.Push(jobs=PlainJobs(some)))
+        (got,) = carried(sent)
+        assert got == sent
+        assert type(operation_of(got).jobs) is (PlainJobs if some else tuple)
+
+
+@pytest.mark.parametrize("results", [(NOTHING, NOTHING), (Raw(b"1"), NOTHING), (Raw(b"1"),) * 2])
+def test_completions_without_options_arrive_by_columns(results: tuple[Raw, ...]) -> None:
+    done = [ops.Completion(job=f"j{n}", lease="l", result=raw) for n, raw in enumerate(results)]
+    sent = call(ops.CompleteMany(jobs=PlainCompletions(done)))
+    (got,) = carried(sent)
+    assert got == sent
+    assert type(operation_of(got).jobs) is PlainCompletions
+    nothing = [each.result is NOTHING for each in operation_of(got).jobs]
+    assert nothing == [raw is NOTHING for raw in results]
+
+
+TWO = ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"push": pb.Push(plain=pb.PlainJobs(ids=TWO, kinds=["k"], payloads=[b"1"]))},
+        {"push": pb.Push(plain=pb.PlainJobs(ids=TWO, payloads=[b"1", b"2"]))},
+        {"push": pb.Push(plain=pb.PlainJobs(ids=["a"], kinds=TWO, payloads=[b"1"]))},
+        {"push": pb.Push(jobs=[pb.NewJob()], plain=pb.PlainJobs())},
+        {"complete_many": pb.CompleteMany(plain=pb.PlainCompletions(jobs=TWO, leases=["l"]))},
+        {
+            "complete_many": pb.CompleteMany(
+                plain=pb.PlainCompletions(jobs=TWO, leases=TWO, results=[b"1"])
+            )
+        },
+        {
+            "complete_many": pb.CompleteMany(
+                jobs=[pb.Complete()], plain=pb.PlainCompletions(jobs=["a"], leases=["l"])
+            )
+        },
+    ],
+)
+def test_columns_that_do_not_match_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match="plain"):
+        received(**fields)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -270,6 +320,11 @@ def test_a_moment_that_no_calendar_has_is_refused(seconds: int, nanos: int) -> N
     "fields",
     [
         {"push": pb.Push(jobs=[pb.NewJob()] * 100_001)},
+        {
+            "push": pb.Push(
+                plain=pb.PlainJobs(ids=TWO[:1] * 100_001, kinds=["k"], payloads=[b"1"] * 100_001)
+            )
+        },
         {"heartbeat": pb.Heartbeat(leases=[pb.LeaseRef()] * 100_001)},
         {"complete_many": pb.CompleteMany(jobs=[pb.Complete()] * 100_001)},
         {"release_many": pb.ReleaseMany(leases=[pb.LeaseRef()] * 100_001)},
