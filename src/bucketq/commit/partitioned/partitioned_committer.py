@@ -201,10 +201,11 @@ class PartitionedCommitter:
         return index, plain
 
     async def _push(self, request: Request, timeout_s: float) -> Any:
-        parts = divide_jobs(request, self._count)
+        operation: Any = request.operation
+        parts, alike = divide_jobs(request, self._count), type(operation.jobs)
         return await divided(
             parts,
-            lambda index, jobs: self._send(index, request, timeout_s, ops.Push(jobs=jobs)),
+            lambda index, jobs: self._send(index, request, timeout_s, ops.Push(jobs=alike(jobs))),
             lambda: token_of(request, self.version),
         )
 
