@@ -184,10 +184,7 @@ def is_published(state: State, operation: Publish | Reserve | Adopt) -> bool:
 
 def remember(operation: Push, answer: tuple[str, ...]) -> tuple[str, ...] | None:
     """Keep the ids only if they are not those that the client made itself."""
-    for job, job_id in zip(operation.jobs, answer, strict=True):
-        if job.id != job_id:
-            return tuple(map(str, answer))
-    return None
+    return None if answer == tuple(map(_id, operation.jobs)) else tuple(map(str, answer))
 
 
 def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[str, ...]:

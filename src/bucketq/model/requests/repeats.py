@@ -8,9 +8,10 @@ rejected, and the client sends each by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from itertools import pairwise
+from itertools import compress, repeat
+from operator import ge
 from typing import Any
 
 from msgspec import structs
@@ -76,14 +77,15 @@ def _check_joined(request: Request) -> None:
         count = operation.limit
     if not count:
         raise InvalidRequestError("only pushes, completions and claims that do not wait are joined")
-    for number in numbers:
-        check.whole_number(number, "number", 0)
+    if {*map(type, numbers)} != {int} or min(numbers) < 0 or max(numbers) > check.MAX_INTEGER:
+        for number in numbers:
+            check.whole_number(number, "number", 0)
     if len(numbers) != count or numbers[0] != request.number:
         raise InvalidRequestError(
             f"{len(numbers)} numbers for {count} joined requests, the first of which has number "
             f"{request.number}: each needs one"
         )
-    if any(later <= number for number, later in pairwise(numbers)):
+    if any(map(ge, numbers, numbers[1:])):
         raise InvalidRequestError("the numbers of joined requests must rise")
 
 
@@ -175,23 +177,23 @@ def remember(state: State, request: Request, answer: Any, now: datetime) -> None
     state.changes.append(("sessions", request.session))
 
 
-def _joined_records(request: Request, answer: Any) -> list[Record]:
+def _joined_records(request: Request, answer: Any) -> Iterable[Record]:
     """Return what is remembered of each request that has taken effect: others may be repeated."""
-    operation, numbers = request.operation, request.numbers
-    alone = _each_alone(operation)
+    operation: Any = request.operation
+    numbers = request.numbers
     if isinstance(operation, ops.Claim):
-        same = request_digest.digest(alone[0])
+        same = request_digest.digest(_each_alone(operation)[0])
         jobs = leases.remember_claim(operation, answer)
         return [(number, [job], same) for number, job in zip(numbers, jobs, strict=False)]
-    digests = request_digest.digests(alone)
+    digests = request_digest.plain_digests(operation)
+    digests = digests or request_digest.digests(_each_alone(operation))
     if isinstance(operation, ops.CompleteMany):
-        held = zip(numbers, answer, digests, strict=True)
-        return [(number, None, digest) for number, is_held, digest in held if is_held]
-    each = zip(numbers, alone, answer, digests, strict=True)
-    return [
-        (number, pushes.remember(single, (job_id,)), digest)
-        for number, single, job_id, digest in each
-    ]
+        return compress(zip(numbers, repeat(None), digests, strict=False), answer)
+    if pushes.remember(operation, answer) is None:
+        return zip(numbers, repeat(None), digests, strict=False)
+    alone = zip(_each_alone(operation), answer, strict=True)
+    stored = [pushes.remember(single, (job_id,)) for single, job_id in alone]
+    return zip(numbers, stored, digests, strict=True)
 
 
 def _each_alone(operation: Any) -> Sequence[Any]:

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Raw, structs
 
 from bucketq.model.base import NewJob, Operation
 from bucketq.model.job_batches import OpenBatch
@@ -65,6 +65,37 @@ def digests(operations: Sequence[Operation]) -> list[str]:
         state.update(line)
         found.append(state.hexdigest())
     return found
+
+
+def plain_digests(operation: Push | CompleteMany) -> list[str] | None:
+    """Return the digest of a push or completion of each job; None: not all of them are plain."""
+    jobs = operation.jobs
+    if not isinstance(jobs, PlainJobs | PlainCompletions):
+        return None
+    lines = _encode_lines(jobs).splitlines()
+    if len(lines) != len(jobs):
+        return None
+    begin, end = _PUSH if isinstance(jobs, PlainJobs) else _COMPLETE
+    found = list[str]()
+    for line in lines:
+        state = begin()
+        state.update(line[:-1] + end)
+        found.append(state.hexdigest())
+    return found
+
+
+def _frame(alone: Operation, job: NewJob | Completion) -> tuple[Callable[[], Any], bytes]:
+    """Return what makes a hash of what an operation has before the JSON of its job, and the rest.
+
+    The fields of the job may be those of the operation, so the JSON is open at its end.
+    """
+    before, end = _encode(alone).split(_encode(job)[:-1])
+    return blake2b(before, digest_size=_DIGEST_BYTES).copy, end
+
+
+_ONE = NewJob(id="1", kind="1", payload=Raw(b"1"))
+_PUSH = _frame(Push(jobs=(_ONE,)), _ONE)
+_COMPLETE = _frame(Complete(job="1", lease="1"), Completion(job="1", lease="1"))
 
 
 def _normalized(operation: Operation) -> Operation:

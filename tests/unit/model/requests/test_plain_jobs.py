@@ -13,13 +13,14 @@ from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.model import check
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Complete, CompleteMany, Completion, Push
+from bucketq.model.records import NOTHING
 from bucketq.model.requests.plain_jobs import (
     PlainCompletions,
     PlainJobs,
     check_plain,
     completions,
 )
-from bucketq.model.requests.request_digest import digest
+from bucketq.model.requests.request_digest import digest, plain_digests
 from tests.unit.model.driver import Driver
 
 MOST_BYTES = 1000
@@ -71,6 +72,20 @@ def test_a_push_is_the_same_push_whatever_says_that_its_jobs_are_plain() -> None
     done = [Completion(job="j", lease="l", result=Raw(b"1")), Completion(job="i", lease="m")]
     plain = CompleteMany(jobs=PlainCompletions(done))
     assert digest(plain) == digest(CompleteMany(jobs=tuple(done)))
+
+
+def test_calls_that_are_joined_have_the_digests_that_they_have_alone() -> None:
+    bodies = (b"1", b'"\xc3\xb6"', b'{"b":1,"a":[2]}', b'"}"')
+    jobs = [NewJob(id=f"j{n}", kind="k", payload=Raw(raw)) for n, raw in enumerate(bodies)]
+    pushes = [digest(Push(jobs=(job,))) for job in jobs]
+    assert plain_digests(Push(jobs=PlainJobs(jobs))) == pushes
+    assert plain_digests(Push(jobs=tuple(jobs))) is None
+    raws = (NOTHING, *map(Raw, bodies))
+    done = [Completion(job=f"j{n}", lease="l", result=raw) for n, raw in enumerate(raws)]
+    alone = [digest(Complete(job=each.job, lease="l", result=each.result)) for each in done]
+    assert plain_digests(CompleteMany(jobs=PlainCompletions(done))) == alone
+    broken = [*jobs, NewJob(id="j", kind="k", payload=Raw(b"[1,\n2]"))]
+    assert plain_digests(Push(jobs=PlainJobs(broken))) is None
 
 
 def test_plain_jobs_are_pushed_and_a_retry_is_the_same_push() -> None:
