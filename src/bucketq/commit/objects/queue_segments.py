@@ -15,9 +15,11 @@ from array import array
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from itertools import islice
 
+from msgspec import Struct
+
 from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import Clock
-from bucketq.codec.segment_file import sort_hashes
+from bucketq.codec.segment_file import SEGMENT_BYTES, sort_hashes
 from bucketq.codec.segment_lines import complete_lines
 from bucketq.codec.segment_merge import MergeSource, merge_ids
 from bucketq.commit.objects.history_folder import HistoryFolder
@@ -31,7 +33,7 @@ from bucketq.model.id_hashes import hash_ids
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.job_ids import ids_after
-from bucketq.model.segments import Gone, SegmentIds, SegmentIndex, SegmentRecord
+from bucketq.model.segments import Block, Gone, SegmentIds, SegmentIndex, SegmentRecord
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore
@@ -42,10 +44,33 @@ a new object late, and an operator may be putting objects back."""
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
 """Retries begin at about the latency of a store, and are rare enough for one in trouble."""
+_AT_ONCE_BYTES = 2 * SEGMENT_BYTES
+"""How many bytes of blocks a merge reads at once, if they are not of one segment. The rows that are
+left of its sources fit in one segment, but 32 sources may have 256 MiB."""
 
 
 class StaleStateError(Exception):
     """The state names a segment that the queue no longer names: read the queue again."""
+
+
+class _Wanted(Struct, frozen=True):
+    """A segment that is to be merged, and which of its rows have left."""
+
+    record: SegmentRecord
+    index: SegmentIndex
+    gone: Gone
+
+    def blocks(self) -> list[Block]:
+        """Return the blocks that have rows which have not left."""
+        left = self.gone.count_between
+        return [each for each in self.index.blocks if left(*each[:2]) < each.stop - each.start]
+
+    def parts(self) -> list[SegmentPart]:
+        """Return what a merge needs of it."""
+        parts = [SegmentPart(self.record, "seqs")]
+        if not self.record.first_id:
+            parts.append(SegmentPart(self.record, "ids"))
+        return parts + [SegmentPart(self.record, block) for block in self.blocks()]
 
 
 class QueueSegments:
@@ -139,7 +164,7 @@ class QueueSegments:
         self.hold(parts)
         try:
             await self.fetch(parts, read_named)
-            lines = await self._complete_lines(record, index, where)
+            lines = await self._complete_lines(record, index.blocks, where)
             return [(at, line) for at, line in enumerate(lines) if at not in segment.gone]
         finally:
             self.release(parts)
@@ -147,34 +172,44 @@ class QueueSegments:
     async def read_sources(
         self, segments: Sequence[Segment], read_named: Callable[[], Awaitable[NamedSegments]]
     ) -> list[MergeSource]:
-        """Read all of some segments of jobs, to be merged; what is missing is read together.
+        """Read what a merge needs of some segments of jobs; what is missing is read together.
+
+        Most rows of large segments may have left. Only the others are kept, and of blocks not more
+        than ``_AT_ONCE_BYTES`` are read at once.
 
         Raises: as ``fetch``.
         """
-        records = [segment.record for segment in segments]
         indexes = await self._read_indexes(segments, read_named)
-        parts = [SegmentPart(record, "seqs") for record in records]
-        parts += [SegmentPart(record, "ids") for record in records if not record.first_id]
-        for record, index in zip(records, indexes, strict=True):
-            parts += [SegmentPart(record, block) for block in index.blocks]
-        self.hold(parts)
-        try:
-            await self.fetch(parts, read_named)
-            found = list[MergeSource]()
-            for segment, record, index in zip(segments, records, indexes, strict=True):
-                where = f"{self.folder.address}{record.id}"
-                lines = await self._complete_lines(record, index, where)
-                seqs, ids = self.parts.seqs(record), self.parts.ids(record)
-                if record.first_id:
-                    ids = await _hash_in_turns(ids_after(record.first_id, 0), record.rows)
-                if seqs is None or ids is None:
-                    raise StaleStateError  # It is no longer named, so nothing is kept of it.
-                # Its own, because rows may leave while it is merged.
-                gone = Gone(segment.gone.ranges)
-                found.append(MergeSource(record.id, index.runs, gone, lines, seqs, ids))
-            return found
-        finally:
-            self.release(parts)
+        # A copy, because rows may leave while they are merged.
+        wanted = [
+            _Wanted(segment.record, index, Gone(segment.gone.ranges))
+            for segment, index in zip(segments, indexes, strict=True)
+        ]
+        found = list[MergeSource]()
+        for some in _at_once(wanted):
+            parts = [part for each in some for part in each.parts()]
+            self.hold(parts)
+            try:
+                await self.fetch(parts, read_named)
+                found += [await self._read_source(each) for each in some]
+            finally:
+                self.release(parts)
+        return found
+
+    async def _read_source(self, wanted: _Wanted) -> MergeSource:
+        """Return what was fetched of a segment, for a merge."""
+        record, gone = wanted.record, wanted.gone
+        lines = await self._complete_lines(
+            record, wanted.blocks(), f"{self.folder.address}{record.id}"
+        )
+        for first, last in gone.ranges:
+            lines[first : last + 1] = [b""] * (last + 1 - first)
+        seqs, ids = self.parts.seqs(record), self.parts.ids(record)
+        if record.first_id:
+            ids = await _hash_in_turns(ids_after(record.first_id, 0), record.rows)
+        if seqs is None or ids is None:
+            raise StaleStateError  # It is no longer named, so nothing is kept of it.
+        return MergeSource(record.id, wanted.index.runs, gone, lines, seqs, ids)
 
     async def _read_indexes(
         self, segments: Sequence[Segment], read_named: Callable[[], Awaitable[NamedSegments]]
@@ -194,15 +229,19 @@ class QueueSegments:
         return [index for index in indexes if index is not None]
 
     async def _complete_lines(
-        self, record: SegmentRecord, index: SegmentIndex, where: str
+        self, record: SegmentRecord, blocks: Sequence[Block], where: str
     ) -> list[bytes]:
-        """Return the rows of a segment as lines; those of a push are completed in turns."""
-        lines = list[bytes]()
-        for block in index.blocks:
+        """Return the rows of some blocks as lines, at their positions; others are empty.
+
+        Those of a push are completed in turns.
+        """
+        lines = [b""] * record.rows
+        for block in blocks:
             some = self.parts.lines(record, block)
             if some is None:
                 raise StaleStateError
-            lines += complete_lines(some, block.start, where, record.pushed)
+            completed = complete_lines(some, block.start, where, record.pushed)
+            lines[block.start : block.stop] = completed
             if record.pushed:
                 await asyncio.sleep(0)
         return lines
@@ -260,6 +299,20 @@ async def _hash_in_turns(ids: Iterator[str], count: int) -> SegmentIds:
         parts.append(sort_hashes(hashes, array("I", range(start, stop))))
         await asyncio.sleep(0)
     return await run_in_turns(merge_ids(parts))
+
+
+def _at_once(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
+    """Cut segments into those that are read at once."""
+    some, size_bytes = list[_Wanted](), 0
+    for each in wanted:
+        more = sum(block.length for block in each.blocks())
+        if some and size_bytes + more > _AT_ONCE_BYTES:
+            yield some
+            some, size_bytes = [], 0
+        some.append(each)
+        size_bytes += more
+    if some:
+        yield some
 
 
 def _names_of(part: SegmentPart) -> set[str]:

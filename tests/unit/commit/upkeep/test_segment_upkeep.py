@@ -9,6 +9,7 @@ import pytest
 
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
+from bucketq.commit.objects import queue_segments
 from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.queue.push_options import JobSpec
 from bucketq.testing import SimulatedStore, VirtualLoop, run
@@ -113,5 +114,43 @@ def test_what_was_read_of_segments_is_forgotten_once_they_are_no_longer_named() 
             parts = queue._committer._register.segments.parts  # type: ignore[attr-defined]
             assert (await deep.head()).cold.rows.segments == {}
             assert [*parts._indexes, *parts._seqs, *parts._ids] == []
+
+    run(main)
+
+
+@pytest.mark.parametrize("left", [slice(None, None, 30), slice(-4, None)], ids=["apart", "at once"])
+def test_a_merge_of_large_segments_reads_little_at_once(
+    left: slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of 32 segments fits in one, and they may have 8 MiB each."""
+    monkeypatch.setattr(queue_segments, "_AT_ONCE_BYTES", 130_000)
+
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop, SegmentPolicy(neighbours=100))
+        await deep.create()
+        kept = list[str]()
+        async with deep.open(GroupCommitter) as queue:
+            for _ in range(8):
+                ids = await queue.push_many([JobSpec(kind="k", payload="x" * 1000)] * 120)
+                kept += ids[left]
+                await asyncio.gather(*(queue.cancel(job) for job in ids if job not in kept))
+        before = (await deep.head()).cold.rows.segments.values()
+        assert [segment.live for segment in before] == [4] * 8
+        merging = Deep(loop, SegmentPolicy(neighbours=8))
+        merging.store = deep.store
+        held = [0]
+        async with merging.open(GroupCommitter) as queue:
+            register = queue._committer._register  # type: ignore[attr-defined]
+            read = register._store.get_range
+
+            async def get_range(key: str, offset: int, length: int) -> bytes:
+                held.append(sum(block.length for _, block in register.segments.parts._held))
+                return await read(key, offset, length)  # type: ignore[no-any-return]
+
+            register._store.get_range = get_range
+            await asyncio.sleep(10)
+            assert len((await deep.head()).cold.rows.segments) == 1
+            assert max(held) <= 8 * 33_000
+            assert [job.id for job in await queue.claim(limit=100)] == kept
 
     run(main)
