@@ -24,6 +24,7 @@ from bucketq.codec.segment_file import EncodedSegment
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.objects.segment_parts import SegmentParts
 from bucketq.errors import BucketQError, RejectedError
 from bucketq.model.indexes.cold_rows import SegmentPart
 from bucketq.model.numbered_batches import Publish
@@ -167,7 +168,8 @@ class BulkWrite:
 
     async def _read(self, records: Sequence[SegmentRecord]) -> tuple[WrittenSegment, ...]:
         """Read the indexes: they prove that the segments are there, and what is in them."""
-        parts, none = self._register.segments.parts, array("Q")
+        # Apart: what was read of segments that the queue does not name is forgotten at any time.
+        parts, none = SegmentParts(self.folder.read, self.folder.address), array("Q")
         try:
             await parts.fetch([SegmentPart(record, "index") for record in records])
         except ObjectMissingError as error:

@@ -24,7 +24,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.operations import Request
 from bucketq.model.reservations import RenewReservation
 from bucketq.model.segments import SegmentRecord
-from bucketq.testing import SimulatedClock, VirtualLoop, run
+from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
 from tests.compat.adopted_rows import consecutive
 from tests.unit.commit.test_deep_queues import KEY, Deep
 
@@ -311,6 +311,25 @@ def test_a_segment_that_is_missing_or_damaged_is_not_adopted() -> None:
             with pytest.raises(RejectedError, match="missing"):
                 await bulk.adopt(reservation, "w", 0, records)
             assert (await deep.head()).cold.rows.count("ready") == 0
+
+    run(main)
+
+
+def test_many_segments_are_adopted_on_a_distant_store() -> None:
+    """Reading their indexes takes longer than a pass of upkeep, which forgets others' indexes."""
+
+    async def main(loop: VirtualLoop) -> None:
+        deep = Bulk(loop)
+        deep.store = SimulatedStore(loop, latency_s=(0.2, 0.2))
+        await deep.begin()
+        async with deep.writing() as bulk:
+            reservation = await bulk.reserve("w", 0)
+            assert reservation is not None
+            puts = (deep.put(bulk.folder, reservation, 2 * n, 2) for n in range(200))
+            records = await asyncio.gather(*puts)
+            assert await bulk.adopt(reservation, "w", 0, records)
+        async with deep.open(GroupCommitter) as queue:
+            assert len(await queue.claim(limit=1000)) == 400
 
     run(main)
 
