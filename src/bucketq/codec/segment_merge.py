@@ -15,7 +15,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import accumulate, groupby
+from itertools import accumulate, count, groupby
 from typing import NamedTuple
 
 from bucketq.codec.segment_file import (
@@ -128,17 +128,18 @@ def _pieces(sources: Sequence[MergeSource]) -> Iterator[_Piece]:
 
 def _in_order(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Iterator[_Piece]:
     """Yield the pieces of one run by the numbers of their rows, cut where these alternate."""
-    heap = [(sources[piece.source].seqs[piece.start], piece) for piece in pieces]
+    run = pieces[0].run
+    heap = [(sources[number].seqs[start], number, start, stop) for _, number, start, stop in pieces]
     heapify(heap)
     while heap:
-        _, piece = heappop(heap)
-        cut, seqs = piece.stop, sources[piece.source].seqs
+        _, number, start, stop = heappop(heap)
+        cut, seqs = stop, sources[number].seqs
         if heap:
             # At least one row, also if two damaged segments have the same number.
-            cut = max(piece.start + 1, bisect_left(seqs, heap[0][0], piece.start, piece.stop))
-        if cut < piece.stop:
-            heappush(heap, (seqs[cut], piece._replace(start=cut)))
-        yield piece._replace(stop=cut)
+            cut = max(start + 1, bisect_left(seqs, heap[0][0], start, stop))
+        if cut < stop:
+            heappush(heap, (seqs[cut], number, cut, stop))
+        yield _Piece(run, number, start, cut)
 
 
 def _cut(sources: Sequence[MergeSource], piece: _Piece, left: int) -> Iterator[tuple[_Piece, int]]:
@@ -165,14 +166,15 @@ def _join(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Generator[Non
     numbers = {kind: place for place, kind in enumerate(kinds)}
     fields, seqs = IndexFields(cls="ready", kinds=kinds), array("Q")
     groups = list[str]()
-    for at, (run, some) in enumerate(groupby(pieces, key=_run)):
+    steps = count(1)
+    for run, some in groupby(pieces, key=_run):
         first, (kind, priority, group) = len(seqs), run
-        for piece in some:
+        for piece, step in zip(some, steps, strict=False):
             seqs.extend(sources[piece.source].seqs[piece.start : piece.stop])
+            if step % _STEP_PIECES == 0:
+                yield
         fields.runs.append((numbers[kind], priority, len(seqs) - first, seqs[first]))
         groups.append(group)
-        if at % _STEP_PIECES == 0:
-            yield
     if any(groups):
         fields.groups = groups
     texts = list[bytes]()
@@ -183,8 +185,12 @@ def _join(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Generator[Non
         yield
     ids = yield from _moved_ids(sources, pieces)
     encoded = join_segment(texts, seqs, ids, fields, (min(seqs), max(seqs)))
-    yield
-    return encoded, tuple([Stretch(sources[at].name, *rows) for _, at, *rows in pieces])
+    origins = list[Stretch]()
+    for step, (_, number, start, stop) in enumerate(pieces):
+        if step % _STEP_PIECES == 0:
+            yield
+        origins.append(Stretch(sources[number].name, start, stop))
+    return encoded, tuple(origins)
 
 
 def _steps_of_lines(sources: Sequence[MergeSource], pieces: list[_Piece]) -> Iterator[list[bytes]]:
@@ -205,7 +211,9 @@ def _moved_ids(
     """Return the hashes of the rows that are moved, with their new positions."""
     by_source: dict[int, list[tuple[int, int, int]]] = {}
     position = 0
-    for _, number, start, stop in pieces:
+    for step, (_, number, start, stop) in enumerate(pieces):
+        if step % _STEP_PIECES == 0:
+            yield
         by_source.setdefault(number, []).append((start, stop, position))
         position += stop - start
     moved = list[SegmentIds]()

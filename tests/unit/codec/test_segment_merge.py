@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketq.codec import segment_index, segment_merge
+from bucketq.codec import segment_file, segment_index, segment_merge
 from bucketq.codec.segment_file import (
     EncodedSegment,
     SegmentRow,
@@ -17,8 +17,9 @@ from bucketq.codec.segment_file import (
     decode_seqs,
     encode_segment,
     sort_rows,
+    split_rows,
 )
-from bucketq.codec.segment_merge import Merged, MergeSource, merge_in_steps
+from bucketq.codec.segment_merge import Merged, MergeSource, merge_in_steps, stretches
 from bucketq.model.segments import Gone, SegmentIndex
 from tests.unit.codec.test_segment_file import NOW, lines_of, part, read_index, row
 
@@ -67,13 +68,18 @@ def read(encoded: EncodedSegment) -> tuple[SegmentIndex, list[bytes]]:
 
 def merged(sources: Sequence[MergeSource]) -> list[Merged]:
     """Merge at once."""
-    steps = merge_in_steps(sources)
+    return merged_in(sources)[0]
+
+
+def merged_in(sources: Sequence[MergeSource]) -> tuple[list[Merged], int]:
+    """Merge at once; also return in how many steps."""
+    steps, count = merge_in_steps(sources), 1
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            found: list[Merged] = end.value
-            return found
+            return end.value, count
+        count += 1
 
 
 @given(DRAWN)
@@ -117,6 +123,46 @@ def test_what_is_too_much_for_one_segment_goes_to_several(monkeypatch: pytest.Mo
     assert [seq for encoded, _ in found for seq in encoded.seqs] == [*range(4), *range(5, 20)]
     assert found[1][1] == (("a", 3, 4), ("a", 5, 7))
     assert found[3][1] == (("b", 0, 3),)
+
+
+@given(DRAWN, st.integers(1, 6), st.integers(-1, 1))
+def test_segments_are_as_large_as_if_all_rows_were_encoded_again(
+    drawn: Drawn, count: int, more: int
+) -> None:
+    """Also if rows fill one to the last byte."""
+    rows = rows_of(drawn)
+    live = sort_rows("ready", [row for _, has_left, row in rows if not has_left])
+    left = {row.fields.seq for _, has_left, row in rows if has_left}
+    sources = [
+        source_of(str(number), some, left)
+        for number in range(4)
+        if (some := [row for source, _, row in rows if source == number])
+    ]
+    most = sum(len(row.line) + 1 for row in live[:count]) + more
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for module in (segment_merge, segment_file):
+            monkeypatch.setattr(module, "SEGMENT_BYTES", most)
+        wanted = [[row.line for row in part] for part in split_rows(live)]
+        assert [read(encoded)[1] for encoded, _ in merged(sources)] == wanted
+
+
+@pytest.mark.parametrize("is_alternating", [True, False])
+def test_a_merge_has_many_steps(is_alternating: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delayed jobs that fell due are in segments whose numbers alternate row by row."""
+    monkeypatch.setattr(segment_merge, "_STEP_PIECES", 8)
+    rows = [row for *_, row in rows_of([(("mail", 0, ""), 0, False, False)] * 160)]
+    parts = (rows[::2], rows[1::2]) if is_alternating else (rows[:80], rows[80:])
+    sources = [source_of(str(number), part, set()) for number, part in enumerate(parts)]
+    ((_, origins),), steps = merged_in(sources)
+    assert len(origins) == (160 if is_alternating else 2)
+    assert steps > 160 // 7 + (4 * 160 // 8 if is_alternating else 0)
+
+
+def test_rows_are_one_stretch_only_if_they_are_of_one_segment() -> None:
+    places = [("a", 0), ("b", 1), ("b", 2), ("a", 3), ("a", 5), ("a", 4)]
+    found = [("a", 0, 1), ("b", 1, 3), ("a", 3, 4), ("a", 5, 6), ("a", 4, 5)]
+    assert stretches(places) == tuple(found)
+    assert stretches([]) == ()
 
 
 def test_a_row_that_is_larger_than_a_segment_may_be_is_alone(
