@@ -9,7 +9,7 @@ import pytest
 
 from bucketq.errors import QueueFullError, RejectedError
 from bucketq.model.operations import Cancel, Claim, Configure, Push, Request
-from bucketq.model.segments import ForgetFormer, Merge, NameVector, Spill
+from bucketq.model.segments import ForgetFormer, Merge, NameVector, Spill, Stretch
 from bucketq.model.state import State
 from tests.unit.model.deep_state import DeepState
 from tests.unit.model.driver import SECRET, START, new_job
@@ -179,6 +179,67 @@ def test_jobs_that_were_decoded_are_found_in_the_merged_segment() -> None:
     deep.do(deep.written_merge())
     assert [deep.claim() for _ in range(3)] == [["j2"], ["j3"], []]
     assert deep.statuses() == dict.fromkeys(QUEUED, "running")
+
+
+def test_rows_of_several_segments_are_found_where_a_merge_has_put_them() -> None:
+    """Some leave while it is written, and some are decoded before it is named."""
+    deep = Deep()
+    while deep.claim():
+        pass
+    deep.do(Push(jobs=tuple(new_job(f"{n:02}", "ab"[n % 2]) for n in range(24))))
+    for _ in range(3):
+        deep.do(deep.written_spill(8))
+    merge = deep.written_merge()
+    assert [len(origins) for origins in merge.origins] == [6]
+    claimed = [
+        job.id
+        for kind, limit in (("a", 6), ("b", 1))
+        for job in deep.do(Claim(worker="w", secret=SECRET, kinds=(kind,), limit=limit))
+    ]
+    assert claimed == ["00", "02", "04", "06", "08", "10", "01"]
+    assert deep.do(Cancel(job="20")) == "cancelled"
+    lent = [f"{n:02}" for n in (12, 14, 3, 5, 7)]
+    assert all(map(deep.state.cold.is_lent, lent))
+    assert deep.do(merge) == 3
+    (segment,) = deep.state.cold.rows.segments.values()
+    assert segment.gone.ranges == ((0, 5), (10, 10), (12, 12))
+    left = [f"{n:02}" for n in range(24) if f"{n:02}" not in {*claimed, "20"}]
+    for job in ["14", "05", *(each for each in reversed(left) if each not in {"14", "05"})]:
+        assert deep.do(Cancel(job=job)) == "cancelled"
+        left.remove(job)
+        waiting = [each for each, status in deep.statuses().items() if status == "queued"]
+        assert waiting == left
+
+
+def test_a_source_that_is_no_longer_named_is_gone_from_a_merge() -> None:
+    deep = Deep()
+    deep.do(deep.written_spill(2))
+    deep.do(deep.written_spill(1))
+    merge = deep.written_merge()
+    assert deep.do(Claim(worker="w", secret=SECRET, limit=2))
+    assert deep.do(merge) == 1
+    (segment,) = deep.state.cold.rows.segments.values()
+    assert segment.gone.ranges == ((0, 1),)
+    assert deep.statuses() == {"j1": "running", "j2": "running", "j3": "queued"}
+
+
+def test_a_target_of_which_no_row_is_left_is_not_named() -> None:
+    deep = Deep()
+    deep.do(deep.written_spill(2))
+    deep.do(deep.written_spill(1))
+    deep.state.version += 1  # Or the segments of the merge would have the names of its sources.
+    first = deep.written_merge(1)
+    (_, other) = deep.state.cold.rows.segments
+    second = deep.written(deep.write("ready", [deep.jobs()[2]]), NOW)
+    merge = Merge(
+        sources=(*first.sources, other),
+        targets=(*first.targets, second),
+        origins=(*first.origins, (Stretch(other, 0, 1),)),
+    )
+    assert deep.do(Claim(worker="w", secret=SECRET, limit=2))
+    assert deep.do(merge) == 1
+    assert deep.state.cold.rows.names() == {second.record.id}
+    assert deep.claim() == ["j3"]
 
 
 def written_vector(deep: Deep) -> NameVector:
