@@ -24,7 +24,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.operations import Request
 from bucketq.model.reservations import RenewReservation
 from bucketq.model.segments import SegmentRecord
-from bucketq.testing import SimulatedClock, SimulatedStore, VirtualLoop, run
+from bucketq.testing import SimulatedClock, VirtualLoop, run
 from tests.compat.adopted_rows import consecutive
 from tests.unit.commit.test_deep_queues import KEY, Deep
 
@@ -61,7 +61,7 @@ async def _submit_nothing(_request: Request) -> None:
     raise AssertionError(message)
 
 
-async def _put_consecutive(
+async def put_consecutive(
     deep: Bulk,
     bulk: BulkWrite,
     reservation: Reservation,
@@ -88,7 +88,7 @@ def test_jobs_whose_ids_follow_each_other_are_found_without_hashes() -> None:
         async with deep.writing() as bulk:
             reservation = await bulk.reserve("w", 0)
             assert reservation is not None
-            ids, record = await _put_consecutive(deep, bulk, reservation, "k" * 2000)
+            ids, record = await put_consecutive(deep, bulk, reservation, "k" * 2000)
             assert await bulk.adopt(reservation, "w", 0, [record])
         assert "consecutive-rows" in (await deep.head()).requires
         async with deep.open(GroupCommitter) as queue:
@@ -115,7 +115,7 @@ def test_segments_with_the_same_lines_have_the_names_of_their_ids() -> None:
             reservation = await bulk.reserve("w", 0)
             assert reservation is not None
             put = [
-                await _put_consecutive(deep, bulk, reservation, "k" * 5, start=start)
+                await put_consecutive(deep, bulk, reservation, "k" * 5, start=start)
                 for start in (0, 5)
             ]
             assert await bulk.adopt(reservation, "w", 0, [record for _, record in put])
@@ -136,7 +136,7 @@ def test_a_first_id_that_says_nothing_about_the_others_is_refused(kinds: str, fi
         async with deep.writing() as bulk:
             reservation = await bulk.reserve("w", 0)
             assert reservation is not None
-            _, record = await _put_consecutive(deep, bulk, reservation, kinds, first)
+            _, record = await put_consecutive(deep, bulk, reservation, kinds, first)
             with pytest.raises(InvalidRequestError, match="cannot have a first_id"):
                 await bulk.adopt(reservation, "w", 0, [record])
 
@@ -311,25 +311,6 @@ def test_a_segment_that_is_missing_or_damaged_is_not_adopted() -> None:
             with pytest.raises(RejectedError, match="missing"):
                 await bulk.adopt(reservation, "w", 0, records)
             assert (await deep.head()).cold.rows.count("ready") == 0
-
-    run(main)
-
-
-def test_many_segments_are_adopted_on_a_distant_store() -> None:
-    """Reading their indexes takes longer than a pass of upkeep, which forgets others' indexes."""
-
-    async def main(loop: VirtualLoop) -> None:
-        deep = Bulk(loop)
-        deep.store = SimulatedStore(loop, latency_s=(0.2, 0.2))
-        await deep.begin()
-        async with deep.writing() as bulk:
-            reservation = await bulk.reserve("w", 0)
-            assert reservation is not None
-            puts = (deep.put(bulk.folder, reservation, 2 * n, 2) for n in range(200))
-            records = await asyncio.gather(*puts)
-            assert await bulk.adopt(reservation, "w", 0, records)
-        async with deep.open(GroupCommitter) as queue:
-            assert len(await queue.claim(limit=1000)) == 400
 
     run(main)
 

@@ -154,3 +154,20 @@ def test_a_merge_of_large_segments_reads_little_at_once(
             assert [job.id for job in await queue.claim(limit=100)] == kept
 
     run(main)
+
+
+def test_jobs_that_expire_do_so_after_a_merge() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop, SegmentPolicy(neighbours=3))
+        await deep.create()
+        async with deep.open(GroupCommitter) as queue:
+            for number in range(100):
+                await queue.push("k", number, expires_in_s=100 if number % 2 else None)
+            await asyncio.sleep(20)
+            segments = [*(await deep.head()).cold.rows.segments.values()]
+            assert max(segment.record.rows for segment in segments) > 50, "they were merged"
+            assert all(segment.record.expires_at for segment in segments)
+            await asyncio.sleep(200)
+            assert (await queue.stats()).counts["k"]["queued"] == 50
+
+    run(main)
