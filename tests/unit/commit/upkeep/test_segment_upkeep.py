@@ -171,3 +171,29 @@ def test_jobs_that_expire_do_so_after_a_merge() -> None:
             assert (await queue.stats()).counts["k"]["queued"] == 50
 
     run(main)
+
+
+def test_large_pushes_keep_their_numbers_and_ids_in_a_merge() -> None:
+    """It takes both from what this process has written, where numbers are places in a push."""
+
+    async def main(loop: VirtualLoop) -> None:
+        deep = Deep(loop, SegmentPolicy(neighbours=4))
+        await deep.create()
+        ids = list[str]()
+        async with deep.open(GroupCommitter) as queue:
+            for _ in range(4):
+                ids += await queue.push_many(
+                    [JobSpec(kind=kind, payload="x") for kind in "ab" * 50]
+                )
+            await asyncio.sleep(10)
+        head = await deep.head()
+        (segment,) = head.cold.rows.segments.values()
+        assert (segment.record.base, segment.record.last) == (0, head.next_seq - 1)
+        async with deep.open(GroupCommitter) as queue:
+            assert [(await queue.get(job)).id for job in ids[::37]] == ids[::37]
+            first = await queue.jobs(limit=150)
+            others = await queue.jobs(limit=1000, after=first.next_after or 0)
+            assert [job.id for job in (*first.jobs, *others.jobs)] == ids
+            assert [job.id for job in await queue.claim(limit=1000)] == ids
+
+    run(main)
