@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, TypeVar
 
 from msgspec import Raw
@@ -22,15 +23,18 @@ from bucketq.codec.segment_file import (
     encode_segment,
     row_of,
     segment_row,
+    sort_hashes,
     sort_rows,
 )
 from bucketq.codec.segment_lines import complete_lines, decode_jobs, decode_keys, split_block
-from bucketq.codec.segment_merge import stretches
+from bucketq.codec.segment_merge import Merged, MergeSource, merge_in_steps, stretches
 from bucketq.model.base import NewJob
 from bucketq.model.effects.segment_changes import class_of
+from bucketq.model.id_hashes import hash_ids
 from bucketq.model.indexes.cold_rows import ColdRowsNeededError, SegmentPart
 from bucketq.model.indexes.cold_segment import Segment
 from bucketq.model.indexes.segment_reads import DecodedJobs
+from bucketq.model.job_ids import ids_after
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Push, Request
 from bucketq.model.records import JobRecord, KeyRecord
@@ -209,6 +213,8 @@ class DeepState:
     def merge(self, cls: SegmentClass, now: datetime, count: int) -> Merge | None:
         """Write the rows of some segments of a class to one, to be named at any time."""
         sources = list(self.state.cold.rows.of_class(cls))[:count]
+        if cls == "ready" and all(source.record.expires_at is None for source in sources):
+            return self._copied(sources, now)
         rows = [
             (segment_row(line), (source.record.id, position))
             for source in sources
@@ -223,6 +229,42 @@ class DeepState:
             targets=(self.written(encoded, now),),
             origins=(stretches(origins[seq] for seq in encoded.seqs),),
             pushed={s.record.id: s.record.pushed for s in sources if s.record.pushed},
+        )
+
+    def _copied(self, sources: Sequence[Segment], now: datetime) -> Merge | None:
+        """Merge as upkeep merges claimable jobs: their lines are copied."""
+        steps = merge_in_steps([self._source(source) for source in sources])
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                merged: list[Merged] = end.value
+                break
+        if not merged:
+            return None
+        return Merge(
+            sources=tuple(source.record.id for source in sources),
+            targets=tuple(self.written(encoded, now) for encoded, _ in merged),
+            origins=tuple(origins for _, origins in merged),
+            pushed={s.record.id: s.record.pushed for s in sources if s.record.pushed},
+        )
+
+    def _source(self, segment: Segment) -> MergeSource:
+        """What a merge needs of a segment."""
+        record, body = segment.record, self.memory.bodies[segment.record.id]
+        index = decode_index(record, body[record.bytes - record.index :], record.id)
+        lines = [line for b in index.blocks for line in split_block(b, _cut(body, b), record.id)]
+        ids = decode_ids(index, _cut(body, index.ids), record.id)
+        if record.first_id:
+            hashes = hash_ids(islice(ids_after(record.first_id, 0), record.rows))
+            ids = sort_hashes(hashes, array("I", range(record.rows)))
+        return MergeSource(
+            record.id,
+            index.runs,
+            Gone(self.gone_from(segment).ranges),
+            complete_lines(lines, 0, record.id, record.pushed),
+            decode_seqs(index, _cut(body, index.seqs), record.id, record.base),
+            ids,
         )
 
     def vector(self, now: datetime) -> NameVector | None:

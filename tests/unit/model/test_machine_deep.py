@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule
+from hypothesis.stateful import invariant, precondition, rule
 from msgspec import Raw
 from msgspec.structs import asdict, replace
 
@@ -45,7 +45,7 @@ class DeepMachine(QueueMachine):
             each.settings = self.deep.state.settings
         self.written: list[Spill | SpillKeys | Merge | NameVector] = []
         self.news: dict[int, dict[str, Raw]] = {}
-        self.push_size = 0
+        self.push_size = 1
 
     @rule(size=st.integers(0, 3))
     def put_pushes_in_segments(self, size: int) -> None:
@@ -93,6 +93,11 @@ class DeepMachine(QueueMachine):
     @rule(cls=st.one_of(classes, st.just("keys")), count=st.integers(1, 4), later=st.booleans())
     def merge(self, cls: SegmentClass, count: int, later: bool) -> None:
         self.put(self.deep.merge(cls, self.now, count), later=later)
+
+    @precondition(lambda self: len(list(self.deep.state.cold.rows.of_class("ready"))) > 1)
+    @rule(later=st.booleans())
+    def merge_claimable(self, later: bool) -> None:
+        self.put(self.deep.merge("ready", self.now, 100), later=later)
 
     @rule(later=st.booleans())
     def shorten(self, later: bool) -> None:

@@ -8,7 +8,7 @@ rejected, and the client sends each by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import compress, repeat
 from operator import ge
@@ -177,7 +177,7 @@ def remember(state: State, request: Request, answer: Any, now: datetime) -> None
     state.changes.append(("sessions", request.session))
 
 
-def _joined_records(request: Request, answer: Any) -> Iterable[Record]:
+def _joined_records(request: Request, answer: Any) -> list[Record]:
     """Return what is remembered of each request that has taken effect: others may be repeated."""
     operation: Any = request.operation
     numbers = request.numbers
@@ -188,12 +188,12 @@ def _joined_records(request: Request, answer: Any) -> Iterable[Record]:
     digests = request_digest.plain_digests(operation)
     digests = digests or request_digest.digests(_each_alone(operation))
     if isinstance(operation, ops.CompleteMany):
-        return compress(zip(numbers, repeat(None), digests, strict=False), answer)
+        return [*compress(zip(numbers, repeat(None), digests, strict=False), answer)]
     if pushes.remember(operation, answer) is None:
-        return zip(numbers, repeat(None), digests, strict=False)
+        return [*zip(numbers, repeat(None), digests, strict=False)]
     alone = zip(_each_alone(operation), answer, strict=True)
     stored = [pushes.remember(single, (job_id,)) for single, job_id in alone]
-    return zip(numbers, stored, digests, strict=True)
+    return [*zip(numbers, stored, digests, strict=True)]
 
 
 def _each_alone(operation: Any) -> Sequence[Any]:
