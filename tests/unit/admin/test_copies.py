@@ -173,7 +173,7 @@ async def test_a_copy_begins_again_if_a_vector_was_replaced(world: Deep) -> None
 
     async def cancel_more() -> None:
         async with world.open() as queue:
-            for job in left[3::2]:
+            for job in left[1::2]:
                 await queue.cancel(job)
             await asyncio.sleep(20)
         await admin.sweep(world.object())
@@ -183,4 +183,4 @@ async def test_a_copy_begins_again_if_a_vector_was_replaced(world: Deep) -> None
     link: Any = Interrupted(world.store.connect("admin"), cancel_more)
     state = decode((await admin.backup(world.object(link=link))).body, "copy").state
     live = [job.id for job in state.jobs if job.status != "done"]
-    assert live == [job for job in left if job not in left[3::2]]
+    assert live == [job for job in left if job not in left[1::2]]
