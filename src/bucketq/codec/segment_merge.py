@@ -46,7 +46,7 @@ class MergeSource(NamedTuple):
     runs: Sequence[Run]
     gone: Gone
     lines: Sequence[bytes]
-    """Its rows as in the queue object, also those that have left."""
+    """Its rows as in the queue object; those that have left may be empty."""
     seqs: Sequence[int]
     """The number of each row, in the queue."""
     ids: SegmentIds

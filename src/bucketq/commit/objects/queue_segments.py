@@ -59,18 +59,25 @@ class _Wanted(Struct, frozen=True):
     record: SegmentRecord
     index: SegmentIndex
     gone: Gone
+    blocks: list[Block]
+    """Those with rows that have not left."""
 
-    def blocks(self) -> list[Block]:
-        """Return the blocks that have rows which have not left."""
-        left = self.gone.count_between
-        return [each for each in self.index.blocks if left(*each[:2]) < each.stop - each.start]
+    @classmethod
+    def of(cls, segment: Segment, index: SegmentIndex) -> _Wanted:
+        """Take what a segment has now: rows may leave while they are merged."""
+        gone = Gone(segment.gone.ranges)
+        count = gone.count_between
+        some = [
+            each for each in index.blocks if count(each.start, each.stop) < each.stop - each.start
+        ]
+        return cls(segment.record, index, gone, some)
 
     def parts(self) -> list[SegmentPart]:
         """Return what a merge needs of it."""
         parts = [SegmentPart(self.record, "seqs")]
         if not self.record.first_id:
             parts.append(SegmentPart(self.record, "ids"))
-        return parts + [SegmentPart(self.record, block) for block in self.blocks()]
+        return parts + [SegmentPart(self.record, block) for block in self.blocks]
 
 
 class QueueSegments:
@@ -180,11 +187,7 @@ class QueueSegments:
         Raises: as ``fetch``.
         """
         indexes = await self._read_indexes(segments, read_named)
-        # A copy, because rows may leave while they are merged.
-        wanted = [
-            _Wanted(segment.record, index, Gone(segment.gone.ranges))
-            for segment, index in zip(segments, indexes, strict=True)
-        ]
+        wanted = [*map(_Wanted.of, segments, indexes)]
         found = list[MergeSource]()
         for some in _at_once(wanted):
             parts = [part for each in some for part in each.parts()]
@@ -199,9 +202,8 @@ class QueueSegments:
     async def _read_source(self, wanted: _Wanted) -> MergeSource:
         """Return what was fetched of a segment, for a merge."""
         record, gone = wanted.record, wanted.gone
-        lines = await self._complete_lines(
-            record, wanted.blocks(), f"{self.folder.address}{record.id}"
-        )
+        where = f"{self.folder.address}{record.id}"
+        lines = await self._complete_lines(record, wanted.blocks, where)
         for first, last in gone.ranges:
             lines[first : last + 1] = [b""] * (last + 1 - first)
         seqs, ids = self.parts.seqs(record), self.parts.ids(record)
@@ -305,7 +307,7 @@ def _at_once(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
     """Cut segments into those that are read at once."""
     some, size_bytes = list[_Wanted](), 0
     for each in wanted:
-        more = sum(block.length for block in each.blocks())
+        more = sum(block.length for block in each.blocks)
         if some and size_bytes + more > _AT_ONCE_BYTES:
             yield some
             some, size_bytes = [], 0

@@ -1,7 +1,7 @@
-"""Encodes and decodes what many jobs have in common by columns: all ids, then all kinds, and so on.
+"""Encodes and decodes many jobs without options by columns: all ids, then all kinds, and so on.
 
-A message for each job costs ten times as much, of which nearly all is for the objects that stand
-for it in Python. Older brokers read messages only, so a client sends columns to those that name
+A message for each job costs several times as much, nearly all of it for the objects that stand for
+it in Python. Older brokers read messages only, so a client sends columns to those that name
 ``columns`` in their welcome, and makes others of ``PlainJobs`` and ``PlainCompletions`` before.
 """
 
@@ -46,13 +46,13 @@ def read_push(sent: pb.Push) -> Push:
     """Decode a push."""
     if not sent.HasField("plain"):
         return Push(jobs=_read_jobs(sent.jobs))
-    ids, payloads = [*sent.plain.ids], [*sent.plain.payloads]
+    ids, kinds, payloads = sent.plain.ids, sent.plain.kinds, sent.plain.payloads
+    _check_columns(sent.jobs, ids, payloads, *([kinds] if len(kinds) != 1 else []))
     # A queue holds the name of a kind once, and not once for each job.
-    kinds = [*map(intern, sent.plain.kinds)]
-    if len(kinds) == 1:
-        kinds *= len(ids)
-    _check_columns(sent.jobs, ids, kinds, payloads)
-    columns = zip(ids, kinds, map(Raw, payloads), strict=True)
+    names = [*map(intern, kinds)]
+    if len(names) == 1:
+        names *= len(ids)
+    columns = zip(ids, names, map(Raw, payloads), strict=True)
     return Push(jobs=PlainJobs([NewJob(id=i, kind=kind, payload=raw) for i, kind, raw in columns]))
 
 
@@ -74,22 +74,18 @@ def read_complete_many(sent: pb.CompleteMany) -> CompleteMany:
     """Decode completions."""
     if not sent.HasField("plain"):
         return CompleteMany(jobs=_read_completions(sent.jobs))
-    jobs, leases, results = [*sent.plain.jobs], [*sent.plain.leases], [*sent.plain.results]
-    if not results:
-        _check_columns(sent.jobs, jobs, leases)
-        alike = zip(jobs, leases, strict=True)
-        done = [Completion(job=job, lease=lease) for job, lease in alike]
-        return CompleteMany(jobs=PlainCompletions(done))
-    _check_columns(sent.jobs, jobs, leases, results)
-    raws = [Raw(result) if result else NOTHING for result in results]
+    jobs, leases, results = sent.plain.jobs, sent.plain.leases, sent.plain.results
+    _check_columns(sent.jobs, jobs, leases, *([results] if results else []))
+    raws = [Raw(result) if result else NOTHING for result in results] or [NOTHING] * len(jobs)
     columns = zip(jobs, leases, raws, strict=True)
-    with_results = [Completion(job=job, lease=lease, result=raw) for job, lease, raw in columns]
-    return CompleteMany(jobs=PlainCompletions(with_results))
+    done = [Completion(job=job, lease=lease, result=raw) for job, lease, raw in columns]
+    return CompleteMany(jobs=PlainCompletions(done))
 
 
 def _check_columns(
     items: Sequence[object], first: Sequence[object], *more: Sequence[object]
 ) -> None:
+    check_count(first, "jobs")  # Before anything is made of them.
     if items:
         message = "the jobs of a request come as `jobs` or as `plain`, not both"
         raise InvalidRequestError(message)
@@ -97,7 +93,6 @@ def _check_columns(
         lengths = ", ".join(str(len(column)) for column in (first, *more))
         message = f"the columns of `plain` have different lengths: {lengths}"
         raise InvalidRequestError(message)
-    check_count(first, "jobs")
 
 
 WITH_COLUMNS: dict[type, tuple[Any, Any]] = {

@@ -325,6 +325,7 @@ def test_a_moment_that_no_calendar_has_is_refused(seconds: int, nanos: int) -> N
                 plain=pb.PlainJobs(ids=TWO[:1] * 100_001, kinds=["k"], payloads=[b"1"] * 100_001)
             )
         },
+        {"complete_many": pb.CompleteMany(plain=pb.PlainCompletions(jobs=TWO[:1] * 100_001))},
         {"heartbeat": pb.Heartbeat(leases=[pb.LeaseRef()] * 100_001)},
         {"complete_many": pb.CompleteMany(jobs=[pb.Complete()] * 100_001)},
         {"release_many": pb.ReleaseMany(leases=[pb.LeaseRef()] * 100_001)},
