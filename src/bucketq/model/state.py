@@ -10,9 +10,10 @@ answer every operation alike, however they were reached.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ from bucketq.model.indexes.expiring_jobs import FEATURE as EXPIRY
 from bucketq.model.indexes.expiring_jobs import ExpiringJobs
 from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.indexes.followed_jobs import FollowedJobs
+from bucketq.model.indexes.job_counts import JobCounts
 from bucketq.model.indexes.known_keys import KnownKeys
 from bucketq.model.indexes.result_table import ResultTable
 from bucketq.model.indexes.running_jobs import RunningJobs
@@ -58,7 +60,7 @@ ForgettableTable = _Bounded | Literal["limits", "buckets", "workers", "audit", "
 Change = tuple[str, str]
 """The table that a row was changed in, and the row's id; the head of the object has no id."""
 
-_kind = attrgetter("kind")
+_id = attrgetter("id")
 
 
 class State:
@@ -133,7 +135,7 @@ class State:
         self.delayed = AgeIndex(self.jobs.by_id, _due_at, ())
         self.done = FinishedJobs()
         """The outbox: jobs that wait to be archived."""
-        self.counts: dict[tuple[str, Status], int] = {}
+        self.counts = JobCounts()
         self.known_keys = KnownKeys(self.keys, self.cold.rows)
         """The keys of the object, and those in segments."""
         self.unique, self.expiring = UniqueIndex(self.jobs), ExpiringJobs(self.jobs.by_id)
@@ -180,7 +182,7 @@ class State:
         self.jobs.extend(jobs)
         if self.recorder is not None:
             self.recorder.add(jobs)
-        self.changes += [("jobs", job.id) for job in jobs]
+        self._note_changed(jobs)
         if are_plain:
             self._enter_plain(jobs)
         else:
@@ -192,7 +194,7 @@ class State:
         if index.has_groups:
             self.requires[GROUPS] = None
         for kind, count in index.count_kinds(segment.gone).items():
-            self._count(kind, "queued", count)
+            self.counts.add(kind, "queued", count)
 
     def start_jobs(self, jobs: Collection[JobRecord]) -> None:
         """Replace the records of jobs that were taken out of their lanes, and are running now.
@@ -224,7 +226,7 @@ class State:
         self.changes.append(("jobs", job.id))
         if self.recorder is not None:
             self.recorder.add((job,))
-        self._count(job.kind, job.status, 1)
+        self.counts.add(job.kind, job.status, 1)
         self._enter(job)
 
     def replace_job(self, old: JobRecord, job: JobRecord) -> None:
@@ -239,19 +241,17 @@ class State:
             self.followed.note(old, job)
         self._leave(old)
         self._store((job,))
-        self._count(job.kind, job.status, 1)
+        self.counts.add(job.kind, job.status, 1)
         self._enter(job)
 
     def remove_archived(self, jobs: Collection[JobRecord]) -> None:
         """Take out jobs that are in the archive."""
         if self.recorder is not None:
             self.recorder.remove(jobs)
-        changes = [("jobs", job.id) for job in jobs]
-        self.changes += changes
-        for change in changes if self.extra else ():
-            self.extra.pop(change, None)
-        for kind, count in Counter(map(_kind, jobs)).items():
-            self._count(kind, "done", -count)
+        self._note_changed(jobs)
+        for job in jobs if self.extra else ():
+            self.extra.pop(("jobs", job.id), None)
+        self.counts.add_all(jobs, "done", -1)
         self.added_bytes -= self.done.remove_all(jobs)
         self.jobs.remove_all(jobs)
 
@@ -302,7 +302,7 @@ class State:
         """Count the jobs in segments, all or some, for claims. Raises ``ColdRowsNeededError``."""
         if self.cold.unread:
             for (kind, status), count in self.cold.attach(some).items():
-                self._count(kind, status, count)
+                self.counts.add(kind, status, count)
 
     def promote(self, now: datetime) -> None:
         """Move delayed jobs that are due to their lanes. Raises ``ColdRowsNeededError``."""
@@ -350,33 +350,31 @@ class State:
     def _replace_all(self, jobs: Collection[JobRecord], before: Status, after: Status) -> None:
         """Replace the records of jobs that have changed their status."""
         self._store(jobs)
-        self.changes += [("jobs", job.id) for job in jobs]
-        for kind, count in Counter(map(_kind, jobs)).items():
-            self._count(kind, before, -count)
-            self._count(kind, after, count)
+        self._note_changed(jobs)
+        self.counts.add_all(jobs, before, -1)
+        self.counts.add_all(jobs, after)
 
     def _store(self, jobs: Collection[JobRecord]) -> None:
         """Replace rows; one that was in a segment is written to the object from now on."""
         if self.recorder is not None:
             self.recorder.replace(self.jobs.by_id, jobs)
         if self.cold.lent and (lent := self.cold.give_up(jobs)):
-            moved = [job for job in jobs if job.id in lent]
-            self.jobs.replace(job for job in jobs if job.id not in lent)
+            moved = jobs
+            if len(lent) < len(jobs):
+                moved = [job for job in jobs if job.id in lent]
+                self.jobs.replace([job for job in jobs if job.id not in lent])
             self.jobs.insert(moved)
             for job in moved:
                 if job.unique is not None:
                     self.unique.add(job)
-                if unknown := lent[job.id].unknown:
-                    self.extra["jobs", job.id] = unknown
+            for job_id, row in lent.items():
+                if row.unknown:
+                    self.extra["jobs", job_id] = row.unknown
         else:
             self.jobs.replace(jobs)
 
-    def _count(self, kind: str, status: Status, more: int) -> None:
-        count = self.counts.get((kind, status), 0) + more
-        if count:
-            self.counts[kind, status] = count
-        else:
-            del self.counts[kind, status]
+    def _note_changed(self, jobs: Iterable[JobRecord]) -> None:
+        self.changes.extend(zip(repeat("jobs"), map(_id, jobs)))  # noqa: B905 - one has no end
 
     def _enter_all(self, jobs: Iterable[JobRecord]) -> None:
         """Count and index jobs that are in the order of their numbers."""
@@ -388,16 +386,15 @@ class State:
             elif job.status == "done":
                 done.append(job)
             else:
-                self._count(job.kind, job.status, 1)
+                self.counts.add(job.kind, job.status, 1)
                 self._enter(job)
         self._enter_plain(plain)
-        for kind, count in Counter(map(_kind, done)).items():
-            self._count(kind, "done", count)
+        self.counts.add_all(done, "done")
         self.done.add_all(done)
 
     def _enter_plain(self, jobs: Iterable[JobRecord]) -> None:
         for kind, count in self.waiting.extend(jobs):
-            self._count(kind, "queued", count)
+            self.counts.add(kind, "queued", count)
 
     def _enter(self, job: JobRecord) -> None:
         if job.status == "queued":
@@ -425,7 +422,7 @@ class State:
             self.waiting.add(job)
 
     def _leave(self, job: JobRecord) -> None:
-        self._count(job.kind, job.status, -1)
+        self.counts.add(job.kind, job.status, -1)
         if job.status == "queued":
             if job.after:
                 self.followed.let_go(job)

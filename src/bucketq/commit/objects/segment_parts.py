@@ -356,14 +356,17 @@ class SegmentParts:
 
     def _evict(self) -> None:
         """Forget the rows that were not used for longest, if they take too many bytes."""
-        if self._block_bytes <= ROW_BYTES:
-            return
-        for slot in [slot for slot in self._blocks if not self._held[slot]]:
+        excess, leaving = self._block_bytes - ROW_BYTES, list[_BlockSlot]()
+        for slot in self._blocks:  # There are thousands, and mostly the first is enough.
+            if excess <= 0:
+                break
+            if slot not in self._held:
+                leaving.append(slot)
+                excess -= slot[1].length
+        for slot in leaving:
             del self._blocks[slot]
             self._decoded.pop(slot, None)
             self._block_bytes -= slot[1].length
-            if self._block_bytes <= ROW_BYTES:
-                return
 
 
 def _slots(parts: Iterable[SegmentPart]) -> Iterator[_BlockSlot]:

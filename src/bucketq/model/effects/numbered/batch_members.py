@@ -43,7 +43,7 @@ def sort_jobs(
     known, secret = state.jobs.by_id, batch.secret
     members = _found_before(state, secret)
     found = [*map(members.get, ids)]
-    if None not in found and all(map(is_, found, map(known.get, ids))):
+    if all(found) and all(map(is_, found, map(known.get, ids))):
         return cast("list[JobRecord]", found), ()  # As nearly always.
     for job_id in ids:
         job = known.get(job_id)
