@@ -374,7 +374,7 @@ class State:
             self.jobs.replace(jobs)
 
     def _note_changed(self, jobs: Iterable[JobRecord]) -> None:
-        self.changes.extend(zip(repeat("jobs"), map(_id, jobs)))  # noqa: B905 - one has no end
+        self.changes.extend(zip(repeat("jobs"), map(_id, jobs), strict=False))
 
     def _enter_all(self, jobs: Iterable[JobRecord]) -> None:
         """Count and index jobs that are in the order of their numbers."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice, repeat
 from typing import Any, cast
 
 from bucketq.archive.writer import ArchiveWriter, FinishedJob
@@ -203,12 +204,10 @@ def _crowd_bytes(state: State) -> int:
 
 def _archive_files(outbox: Outbox) -> Iterator[tuple[Sequence[FinishedJob], Sequence[bytes]]]:
     """Split jobs and their lines into archive files."""
-    jobs, lines, start, size_bytes = outbox.jobs, outbox.lines, 0, 0
-    for place, length in enumerate(map(len, lines)):
-        is_full = place - start == _FILE_JOBS or size_bytes + length > _FILE_BYTES
-        if is_full and place > start:
-            yield jobs[start:place], lines[start:place]
-            start, size_bytes = place, 0
-        size_bytes += length
-    if start < len(jobs):
-        yield jobs[start:], lines[start:]
+    jobs, lines, start = outbox.jobs, outbox.lines, 0
+    sums = [0, *accumulate(map(len, lines or repeat(b"", len(jobs))))]
+    while start < len(jobs):
+        most = bisect_right(sums, sums[start] + _FILE_BYTES) - 1
+        stop = max(start + 1, min(most, start + _FILE_JOBS))
+        yield jobs[start:stop], lines[start:stop]
+        start = stop

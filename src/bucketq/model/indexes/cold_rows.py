@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
+from itertools import repeat
 from typing import Literal, NamedTuple
 
 from bucketq.errors import UnavailableError
@@ -270,11 +271,10 @@ class ColdRows:
                 missing.append(SegmentPart(segment.record, block))
                 continue
             jobs, unknown = decoded
-            found += [
-                (position, job, unknown.get(position) if unknown else None)
-                for position, job in enumerate(jobs, first)
-                if position not in segment.gone
-            ]
+            for begin, end in segment.gone.live_between(first, last):
+                some, places = jobs[begin - first : end - first], range(begin, end)
+                others = map(unknown.get, places) if unknown else repeat(None)
+                found += zip(places, some, others, strict=False)
         if missing:
             raise ColdRowsNeededError(missing)
         return found

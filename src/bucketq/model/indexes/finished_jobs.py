@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import merge
-from itertools import chain
-from operator import le
+from itertools import chain, islice
+from operator import attrgetter, le
 from typing import cast
 
 import msgspec
@@ -20,6 +20,7 @@ import msgspec
 from bucketq.model.records import JobRecord
 
 _encoder = msgspec.json.Encoder()
+_id, _seq, _finished = attrgetter("id"), attrgetter("seq"), attrgetter("finished_at")
 _BETWEEN_LINES = 2
 """A comma and a line feed, in the object."""
 
@@ -51,30 +52,35 @@ class FinishedJobs:
         ids = [job.id for job in jobs]
         self._lines.update(zip(ids, lines, strict=True))
         self.size_bytes += sum(map(len, lines)) + _BETWEEN_LINES * len(lines)
-        orders = [(job.finished_at or job.pushed_at, job.seq) for job in jobs]
-        last = self._last()
-        before = orders[:1] if last is None else [_order(last)]
-        if all(map(le, chain(before, orders), orders)):
+        if self._are_next(jobs):
             self._run.update(zip(ids, jobs, strict=True))
             return
-        for job, order in zip(jobs, orders, strict=True):
-            last = self._last()
+        for job in jobs:
+            last, order = self._last(), _order(job)
             kept = self._run if last is None or order >= _order(last) else self._late
             kept[job.id] = job
 
     def remove_all(self, jobs: Iterable[JobRecord]) -> int:
         """Take out jobs that have left; return how many bytes they took."""
-        run, lines, size_bytes = self._run, self._lines, 0
-        for job in jobs:
-            size_bytes += len(lines.pop(job.id)) + _BETWEEN_LINES
-            if run.pop(job.id, None) is None:
-                del self._late[job.id]
+        run, late, ids = self._run, self._late, [*map(_id, jobs)]
+        lines = [*map(self._lines.pop, ids)]
+        for job_id in ids:
+            if run.pop(job_id, None) is None:
+                del late[job_id]
+        size_bytes = sum(map(len, lines)) + _BETWEEN_LINES * len(lines)
         self.size_bytes -= size_bytes
         return size_bytes
 
-    def bytes_of(self, job: JobRecord) -> int:
-        """How many bytes one of them takes in the object, without fields that are not known."""
-        return len(self._lines[job.id]) + _BETWEEN_LINES
+    def oldest_of(self, size_bytes: int) -> Iterator[JobRecord]:
+        """Return the oldest that take so many bytes in the object, without unknown fields."""
+        lines = map(self._lines.__getitem__, map(_id, self)) if self._late else self._lines.values()
+        count = 0
+        for length in map(len, lines):
+            if size_bytes <= 0:
+                break
+            size_bytes -= length + _BETWEEN_LINES
+            count += 1
+        return islice(self, count)
 
     def lines_of(self, jobs: Sequence[JobRecord]) -> list[bytes] | None:
         """The lines of jobs, without fields that are not known; None if not all of them are done.
@@ -96,6 +102,17 @@ class FinishedJobs:
         last = self._last()
         there = self._late.values() if last is None else (last, *self._late.values())
         return max(map(finished_at, there), default=None)
+
+    def _are_next(self, jobs: Collection[JobRecord]) -> bool:
+        """Whether jobs finished one after the other, and behind all others of the run."""
+        last, times = self._last(), {*map(_finished, jobs)}
+        if len(times) == 1 and None not in times:  # As those of one commit.
+            seqs = [*map(_seq, jobs)]
+            is_behind = last is None or _order(last) <= (*times, seqs[0])
+            return is_behind and seqs == sorted(seqs)
+        orders = [*map(_order, jobs)]
+        before = orders[:1] if last is None else [_order(last)]
+        return all(map(le, chain(before, orders), orders))
 
     def _last(self) -> JobRecord | None:
         return next(reversed(self._run.values()), None)

@@ -78,9 +78,23 @@ def test_the_line_of_a_job_is_one_line_and_of_all_jobs_or_none(others: int) -> N
     assert lines is not None
     assert [msgspec.json.decode(line)["id"] for line in lines] == [job.id for job in jobs]
     assert not any(b"\n" in line for line in lines)
-    assert [done.bytes_of(job) for job in jobs] == [len(line) + 2 for line in lines]
+    assert done.size_bytes == sum(len(line) + 2 for line in lines)
     assert done.lines_of([*jobs, finished(9), *jobs]) is None
     assert done.lines_of([finished(9)]) is None
+
+
+@pytest.mark.parametrize("last", [0, 9])
+def test_the_oldest_are_told_by_the_bytes_that_they_take(last: int) -> None:
+    done = FinishedJobs()
+    done.add_all([finished(seq, seq) for seq in range(1, 9)])
+    done.add_all([finished(10, last, job_id="a longer name than that of the others")])
+    in_order, size_bytes = list(done), 0
+    for count, job in enumerate(in_order):
+        assert [*done.oldest_of(size_bytes)] == in_order[:count]
+        assert [*done.oldest_of(size_bytes + 1)] == in_order[: count + 1]
+        (line,) = done.lines_of([job]) or []
+        size_bytes += len(line) + 2
+    assert [*done.oldest_of(size_bytes + 1)] == in_order
 
 
 def test_jobs_that_left_are_forgotten() -> None:
