@@ -232,3 +232,31 @@ async def test_a_part_that_is_asked_for_twice_is_read_once_and_can_be_read_again
     assert storage.reads == reads + 1
     assert all(storage.parts.has_block(storage.record, block) for block in index.blocks)
     assert storage.parts._under_way == {}
+
+
+@pytest.mark.parametrize("held", [(), (0,), (0, 1, 2)])
+async def test_what_was_not_used_for_longest_leaves_and_no_more_than_has_to(
+    monkeypatch: pytest.MonkeyPatch, held: tuple[int, ...]
+) -> None:
+    storage = Storage(jobs())
+    record, parts = storage.record, storage.parts
+    await storage.read_all()
+    index = parts.index(record)
+    assert index is not None
+    needed = [SegmentPart(record, block) for block in index.blocks]
+
+    def there() -> list[int]:
+        return [place for place in range(3) if parts.has_block(record, index.blocks[place])]
+
+    most_bytes = sum(block.length for block in index.blocks) - 1
+    monkeypatch.setattr(segment_parts, "ROW_BYTES", most_bytes)
+    parts.hold([needed[place] for place in held])
+    parts.release([])
+    left = [place for place in range(3) if place not in held][:1]
+    assert there() == [place for place in range(3) if place not in left]
+    parts.release([needed[place] for place in held])
+    assert len(there()) == 2
+    monkeypatch.setattr(segment_parts, "ROW_BYTES", 0)
+    parts.release([])
+    assert there() == []
+    await storage.read_all()  # The storage has them still.

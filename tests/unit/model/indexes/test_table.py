@@ -9,6 +9,8 @@ from msgspec import Struct
 from bucketq.model.indexes.table import BLOCK_BITS, Table
 
 BLOCK = 1 << BLOCK_BITS
+STEPS = (1, 1, -1, 2, 3)
+"""Rows that follow each other, forwards and backwards, and some with others between them."""
 
 
 class Numbered(Struct, frozen=True):
@@ -114,6 +116,20 @@ class TableMachine(RuleBasedStateMachine):
         self.rows[place] = row
 
     @precondition(lambda self: self.rows)
+    @rule(
+        start=st.integers(0, 10_000), count=st.integers(0, 3 * BLOCK), step=st.sampled_from(STEPS)
+    )
+    def replace_some(self, start: int, count: int, step: int) -> None:
+        start %= len(self.rows)
+        self.made += 1
+        places = range(len(self.rows))[start : start + count][::step]
+        new = [Numbered(self.rows[at].id, self.rows[at].seq, -self.made) for at in places]
+        self.table.replace(new)
+        for place, row in zip(places, new, strict=True):
+            self.rows[place] = row
+        assert {row.seq >> BLOCK_BITS for row in new} <= self.table.touched
+
+    @precondition(lambda self: self.rows)
     @rule(places=st.lists(st.integers(0, 10_000), max_size=30))
     def remove(self, places: list[int]) -> None:
         for place in places[: len(self.rows)]:
@@ -132,6 +148,10 @@ class TableMachine(RuleBasedStateMachine):
         self.made += 1
         self.table.insert(new)
         self.rows = sorted([*self.rows, *new], key=lambda row: row.seq)
+
+    @rule(start=st.integers(0, 5 * BLOCK), count=st.integers(0, 3 * BLOCK))
+    def insert_run(self, start: int, count: int) -> None:
+        self.insert([*range(start, start + count)])
 
     @rule(after=st.integers(0, 20 * BLOCK))
     def read_on(self, after: int) -> None:
