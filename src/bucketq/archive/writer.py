@@ -52,6 +52,9 @@ class ArchiveWriter:
             StoreRefusedError: The store rejects the files; the jobs stay in the queue.
         """
         made = lines or [_encoder.encode(job) for job, _ in jobs]
+        if len(made) != len(jobs):
+            message = f"{len(made)} lines for {len(jobs)} jobs that leave the queue"
+            raise ValueError(message)
         if any(map(itemgetter(1), jobs)):
             made = [_extended(line, extra) for line, (_, extra) in zip(made, jobs, strict=True)]
         keys = []

@@ -55,6 +55,14 @@ class Watched(MemoryStore):
         return super().list(prefix)
 
 
+async def test_a_line_for_each_job_or_nothing_is_written() -> None:
+    store = MemoryStore()
+    jobs = [(finished(name), None) for name in "ab"]
+    with pytest.raises(ValueError, match="1 lines for 2 jobs"):
+        await ArchiveWriter(store, LAYOUT).write(jobs, 7, [b"{}"])
+    assert await keys(store) == []
+
+
 async def test_an_archive_file_lies_in_the_utc_hour_in_which_its_jobs_finished() -> None:
     store = MemoryStore()
     east = NOON.astimezone(tz=None)

@@ -28,7 +28,7 @@ def read_outbox(state: State, operation: ReadOutbox, now: datetime) -> Outbox:
     if operation.keep_bytes is not None:
         check.whole_number(operation.keep_bytes, "keep_bytes", 0)
     done, extra = state.done, state.extra
-    chosen = [*islice(_leaving(done, operation, now), operation.limit or None)]
+    chosen = list(islice(_leaving(done, operation, now), operation.limit or None))
     jobs = [(job, extra.get(("jobs", job.id)) if extra else None) for job in chosen]
     return Outbox(state.version, tuple(jobs), tuple(done.lines_of(chosen) or ()))
 
@@ -46,13 +46,12 @@ def _leaving(done: FinishedJobs, operation: ReadOutbox, now: datetime) -> Iterat
     newest = done.newest()
     is_any_ahead = newest is not None and newest - now >= age
     keep_bytes = operation.keep_bytes
-    surplus = 0
-    if keep_bytes is not None:
-        for job in done.oldest_of(done.size_bytes - keep_bytes):
-            surplus += 1
+    surplus_bytes = 0 if keep_bytes is None else done.size_bytes - keep_bytes
+    for job in done:
+        if surplus_bytes > 0:
+            surplus_bytes -= done.bytes_of(job)
             yield job
-    for job in islice(done, surplus, None):
-        if abs(now - finished_at(job)) >= age:
+        elif abs(now - finished_at(job)) >= age:
             yield job
         elif not is_any_ahead:
             return  # They come in order: the others are younger still.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter, le
 from typing import cast
 
@@ -71,16 +71,9 @@ class FinishedJobs:
         self.size_bytes -= size_bytes
         return size_bytes
 
-    def oldest_of(self, size_bytes: int) -> Iterator[JobRecord]:
-        """Return the oldest that take so many bytes in the object, without unknown fields."""
-        lines = map(self._lines.__getitem__, map(_id, self)) if self._late else self._lines.values()
-        count = 0
-        for length in map(len, lines):
-            if size_bytes <= 0:
-                break
-            size_bytes -= length + _BETWEEN_LINES
-            count += 1
-        return islice(self, count)
+    def bytes_of(self, job: JobRecord) -> int:
+        """How many bytes one of them takes in the object, without fields that are not known."""
+        return len(self._lines[job.id]) + _BETWEEN_LINES
 
     def lines_of(self, jobs: Sequence[JobRecord]) -> list[bytes] | None:
         """The lines of jobs, without fields that are not known; None if not all of them are done.

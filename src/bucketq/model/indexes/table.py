@@ -18,7 +18,7 @@ BLOCK_BITS = 6
 """64 rows a block: larger ones take longer to encode again for one row, smaller ones are more to
 join at each commit."""
 _MANY_ROWS = 8
-"""From so many rows on it is faster to replace those of a block together."""
+"""From so many rows that follow each other it is faster to replace those of a block together."""
 
 
 class Row(Protocol):
@@ -170,19 +170,16 @@ class Table(Generic[R]):
 
     def replace(self, rows: Collection[R]) -> None:
         """Replace the rows with the same ids and numbers, which are there."""
-        if len(rows) < _MANY_ROWS:
-            self._replace_each(rows)
+        new = [*rows]
+        if len(new) < _MANY_ROWS or not _are_consecutive(new):
+            self._replace_each(new)
             return
-        for number, some in _by_block(sorted(rows, key=_number)):
+        for number, some in _by_block(new):
             block = self.blocks[number]
             place = _place(block, some[0].seq)
-            there = block[place : place + len(some)]
-            if [*map(_number, there)] != [*map(_number, some)]:  # There are others between them.
-                self._replace_each(some)
-                continue
             block[place : place + len(some)] = some
             self.touched.add(number)
-            self.by_id.update(zip(map(_id, some), some, strict=True))
+        self.by_id.update(zip(map(_id, new), new, strict=True))
 
     def _replace_each(self, rows: Iterable[R]) -> None:
         by_id, blocks, touched = self.by_id, self.blocks, self.touched

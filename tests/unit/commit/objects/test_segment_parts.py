@@ -248,8 +248,13 @@ async def test_what_was_not_used_for_longest_leaves_and_no_more_than_has_to(
     def there() -> list[int]:
         return [place for place in range(3) if parts.has_block(record, index.blocks[place])]
 
-    most_bytes = sum(block.length for block in index.blocks) - 1
-    monkeypatch.setattr(segment_parts, "ROW_BYTES", most_bytes)
+    for block in index.blocks:
+        assert parts.jobs(record, block, block.start, block.stop) is not None
+    all_bytes = sum(block.length for block in index.blocks)
+    monkeypatch.setattr(segment_parts, "ROW_BYTES", all_bytes)
+    parts.release([])
+    assert there() == [0, 1, 2]
+    monkeypatch.setattr(segment_parts, "ROW_BYTES", all_bytes - 1)
     parts.hold([needed[place] for place in held])
     parts.release([])
     left = [place for place in range(3) if place not in held][:1]
@@ -259,4 +264,5 @@ async def test_what_was_not_used_for_longest_leaves_and_no_more_than_has_to(
     monkeypatch.setattr(segment_parts, "ROW_BYTES", 0)
     parts.release([])
     assert there() == []
+    assert not parts._decoded
     await storage.read_all()  # The storage has them still.

@@ -9,6 +9,7 @@ import pytest
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.upkeep import archiver
 from bucketq.errors import StoreRefusedError
+from bucketq.model.outbox import Outbox
 from bucketq.testing import SimulatedStore, VirtualLoop, run
 from tests.unit.commit.upkeep.archived_queue import (
     KEY,
@@ -89,3 +90,25 @@ def test_jobs_that_are_in_the_archive_leave_although_another_file_failed(
             assert sorted(await archived(store)) == sorted(ids)
 
     run(main)
+
+
+def test_jobs_are_cut_into_files_at_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiver, "_FILE_JOBS", 3)
+    monkeypatch.setattr(archiver, "_FILE_BYTES", 10)
+
+    def cut(*lengths: int) -> list[list[int]]:
+        jobs: Any = tuple((number, None) for number in range(len(lengths)))
+        outbox = Outbox(1, jobs, tuple(b"x" * length for length in lengths))
+        files = list(archiver._archive_files(outbox))
+        assert [job for some, _ in files for job in some] == [*jobs]
+        assert all(len(some) == len(lines) for some, lines in files)
+        return [[len(line) for line in lines] for _, lines in files]
+
+    assert cut() == []
+    assert cut(5, 5, 5) == [[5, 5], [5]]
+    assert cut(5, 6, 11, 1) == [[5], [6], [11], [1]]
+    assert cut(1, 1, 1, 1, 9, 1) == [[1, 1, 1], [1, 9], [1]]
+    unmade: Any = tuple((number, None) for number in range(7))
+    files = [some for some, _ in archiver._archive_files(Outbox(1, unmade, ()))]
+    assert [len(some) for some in files] == [3, 3, 1]
+    assert [job for some in files for job in some] == [*unmade]

@@ -316,3 +316,16 @@ def test_former_incarnations_are_forgotten_once() -> None:
     assert not deep.state.has_changes
     assert deep.do(ForgetFormer(("b", "c"))) == 1
     assert (list(deep.state.former), deep.state.has_changes) == (["a"], True)
+
+
+@pytest.mark.parametrize("spilled", [1, 9, 19])
+def test_a_claim_takes_jobs_of_segments_and_of_the_object_together(spilled: int) -> None:
+    deep = Deep()
+    deep.do(Push(jobs=tuple(new_job(f"j{number}") for number in range(4, 21))))
+    assert deep.do(deep.written_spill(spilled)) == spilled
+    claim = Claim(worker="w", secret=SECRET, limit=19)
+    assert [job.seq for job in deep.do(claim)] == [*range(1, 20)]
+    assert [job.seq for job in deep.state.jobs] == [*range(1, 21)]
+    assert [job.status for job in deep.state.jobs] == ["running"] * 19 + ["queued"]
+    assert all(deep.state.jobs.by_id[job.id] is job for job in deep.state.jobs)
+    assert deep.state.jobs.take_touched() == {0}

@@ -78,23 +78,32 @@ def test_the_line_of_a_job_is_one_line_and_of_all_jobs_or_none(others: int) -> N
     assert lines is not None
     assert [msgspec.json.decode(line)["id"] for line in lines] == [job.id for job in jobs]
     assert not any(b"\n" in line for line in lines)
-    assert done.size_bytes == sum(len(line) + 2 for line in lines)
+    assert [done.bytes_of(job) for job in jobs] == [len(line) + 2 for line in lines]
     assert done.lines_of([*jobs, finished(9), *jobs]) is None
     assert done.lines_of([finished(9)]) is None
 
 
-@pytest.mark.parametrize("last", [0, 9])
-def test_the_oldest_are_told_by_the_bytes_that_they_take(last: int) -> None:
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("last_at", [None, 0.0])
+def test_jobs_of_one_moment_are_in_the_order_of_their_numbers(
+    last_at: float | None, *, together: bool
+) -> None:
     done = FinishedJobs()
-    done.add_all([finished(seq, seq) for seq in range(1, 9)])
-    done.add_all([finished(10, last, job_id="a longer name than that of the others")])
-    in_order, size_bytes = list(done), 0
-    for count, job in enumerate(in_order):
-        assert [*done.oldest_of(size_bytes)] == in_order[:count]
-        assert [*done.oldest_of(size_bytes + 1)] == in_order[: count + 1]
-        (line,) = done.lines_of([job]) or []
-        size_bytes += len(line) + 2
-    assert [*done.oldest_of(size_bytes + 1)] == in_order
+    jobs = [finished(2), finished(1), replace(finished(3), finished_at=None)]
+    if last_at is not None:
+        jobs[2] = finished(3, last_at)
+    for some in [jobs] if together else [[job] for job in jobs]:
+        done.add_all(some)
+    assert [job.seq for job in done] == [1, 2, 3]
+
+
+def test_what_leaves_for_its_bytes_is_read_once() -> None:
+    queue = Driver()
+    queue.push_many("j1", "j2", "j3")
+    for job in queue.claim(limit=3):
+        queue.complete(job)
+    read = ReadOutbox(min_age_s=0.0, keep_bytes=queue.state.done.size_bytes * 2 // 3)
+    assert [job.id for job, _ in queue.ok(read).jobs] == ["j1", "j2", "j3"]
 
 
 def test_jobs_that_left_are_forgotten() -> None:

@@ -124,10 +124,11 @@ class TableMachine(RuleBasedStateMachine):
         self.made += 1
         places = range(len(self.rows))[start : start + count][::step]
         new = [Numbered(self.rows[at].id, self.rows[at].seq, -self.made) for at in places]
+        self.table.take_touched()
         self.table.replace(new)
         for place, row in zip(places, new, strict=True):
             self.rows[place] = row
-        assert {row.seq >> BLOCK_BITS for row in new} <= self.table.touched
+        assert self.table.take_touched() == {row.seq >> BLOCK_BITS for row in new}
 
     @precondition(lambda self: self.rows)
     @rule(places=st.lists(st.integers(0, 10_000), max_size=30))
@@ -146,7 +147,9 @@ class TableMachine(RuleBasedStateMachine):
         there = {row.seq for row in self.rows}
         new = [Numbered(f"i{self.made}-{seq}", seq) for seq in seqs if seq not in there]
         self.made += 1
+        self.table.take_touched()
         self.table.insert(new)
+        assert self.table.take_touched() == {row.seq >> BLOCK_BITS for row in new}
         self.rows = sorted([*self.rows, *new], key=lambda row: row.seq)
 
     @rule(start=st.integers(0, 5 * BLOCK), count=st.integers(0, 3 * BLOCK))
