@@ -239,6 +239,7 @@ def test_one_process_serves_two_queues_and_mixes_nothing_up(
     other = (folder / "other" / "queue.json").as_uri()
     broker = processes.serve(f"one={url}", f"two={other}")
     wait_until(lambda: len(broker.epochs) == 2, 20, broker.text())
+    broker.wait_until_serving()  # It says so a moment later.
     assert recorded(url).address == recorded(other).address == broker.address
     with remote(url) as first, remote(other) as second:
         first.push("mail", "for one")
