@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -52,13 +53,14 @@ class ArchiveWriter:
             StoreRefusedError: The store rejects the files; the jobs stay in the queue.
         """
         made = lines or [_encoder.encode(job) for job, _ in jobs]
-        if len(made) != len(jobs):
-            message = f"{len(made)} lines for {len(jobs)} jobs that leave the queue"
-            raise ValueError(message)
-        if any(map(itemgetter(1), jobs)):
+        if any(extra for _, extra in jobs):
             made = [_extended(line, extra) for line, (_, extra) in zip(made, jobs, strict=True)]
+        by_hour: dict[datetime, list[bytes]] = {}
+        moments = (finished_at(job) for job, _ in jobs)
+        for moment, together in groupby(zip(moments, made, strict=True), itemgetter(0)):
+            by_hour.setdefault(hour_of(moment), []).extend(line for _, line in together)
         keys = []
-        for hour, some in _by_hour(jobs, made).items():
+        for hour, some in by_hour.items():
             body = b"\n".join((*some, b""))
             key = self._layout.file_key(hour, version, body)
             await self._store.put(key, body)
@@ -81,18 +83,6 @@ class ArchiveWriter:
         from bucketq.archive.upkeep import prune  # noqa: PLC0415
 
         return await prune(self._store, self._layout, before)
-
-
-def _by_hour(jobs: Sequence[FinishedJob], lines: Sequence[bytes]) -> dict[datetime, list[bytes]]:
-    """Sort the lines of jobs by the hours in which these finished."""
-    moments = [finished_at(job) for job, _ in jobs]
-    hours = {moment: hour_of(moment) for moment in {*moments}}
-    if len({*hours.values()}) == 1:
-        return {hours[moments[0]]: [*lines]}
-    found: dict[datetime, list[bytes]] = {}
-    for moment, line in zip(moments, lines, strict=True):
-        found.setdefault(hours[moment], []).append(line)
-    return found
 
 
 def _extended(line: bytes, extra: dict[str, Raw] | None) -> bytes:

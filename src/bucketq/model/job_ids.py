@@ -10,7 +10,7 @@ from the request itself need no such look in segments: ``is_made_by`` tells them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -24,7 +24,6 @@ _OF_ANY_PARTITION = 2**70
 """How many numbers all letters but those of the partition, the first two, write."""
 _HALF = 2**40
 """How many numbers half of the letters write."""
-_WITHOUT_PARTITION = (_OF_ANY_PARTITION - 1).to_bytes(_HASH_BYTES)
 _FOUR = 2**20
 """How many numbers four letters write; the ids of one push mostly differ in the last four alone."""
 _PAIRS = tuple(crockford(number, 2) for number in range(1024))
@@ -111,19 +110,6 @@ def is_first_of(session: str, number: int, job: str) -> bool:
     if len(job) != ID_LENGTH:
         return False
     return number_of(job[TIME_LENGTH + 2 :]) == _first(session, number) % _OF_ANY_PARTITION
-
-
-def are_first_of(session: str, numbers: Sequence[int], jobs: Sequence[str]) -> bool:
-    """Whether ``is_first_of`` each request: all are compared at once, as one large number."""
-    if {*map(len, jobs)} != {ID_LENGTH}:
-        return False
-    begin, hashes = _hash_of(session).copy, list[bytes]()
-    for number in numbers:
-        made = begin()
-        made.update(b"%d" % number)
-        hashes.append(made.digest())
-    wanted = int.from_bytes(b"".join(hashes)) & int.from_bytes(_WITHOUT_PARTITION * len(hashes))
-    return number_of("00".join(["", *[job[TIME_LENGTH + 2 :] for job in jobs]])) == wanted
 
 
 def distance(first: str, job: str) -> int | None:

@@ -359,17 +359,14 @@ class State:
         if self.recorder is not None:
             self.recorder.replace(self.jobs.by_id, jobs)
         if self.cold.lent and (lent := self.cold.give_up(jobs)):
-            moved = jobs
-            if len(lent) < len(jobs):
-                moved = [job for job in jobs if job.id in lent]
-                self.jobs.replace([job for job in jobs if job.id not in lent])
+            moved = [job for job in jobs if job.id in lent]
+            self.jobs.replace(job for job in jobs if job.id not in lent)
             self.jobs.insert(moved)
             for job in moved:
                 if job.unique is not None:
                     self.unique.add(job)
-            for job_id, row in lent.items():
-                if row.unknown:
-                    self.extra["jobs", job_id] = row.unknown
+                if unknown := lent[job.id].unknown:
+                    self.extra["jobs", job.id] = unknown
         else:
             self.jobs.replace(jobs)
 

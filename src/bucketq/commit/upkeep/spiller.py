@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate, islice, repeat
 from typing import Any
 
 from bucketq.clock import Clock
@@ -59,6 +59,8 @@ _AT_ONCE = 4
 _LAST_RETRY_S = 60.0
 """The longest pause after a spill has failed: a store that refuses segments is asked about once a
 minute."""
+_RESTING = frozenset({"queued", "dead"})
+"""Of what status a job is that may leave the object; most that are not may be running."""
 
 _AnySpill = Spill | SpillKeys | SpillResults
 
@@ -183,13 +185,9 @@ class Spiller:
         if state.settings.max_format < FORMAT:
             return []  # It was lowered since the spill was due.
         now, limit = self._clock.now(), state.settings.spill_bytes
-        # Those that have a class. It is not asked for each, because it looks at every row.
-        found = [
-            job
-            for job in state.jobs
-            if job.status == "dead" or (job.status == "queued" and not job.after)
-        ]
-        sums = _sum_bytes(found)
+        resting = [job for job in state.jobs if job.status in _RESTING]
+        found = [job for job in resting if class_of(job, now) is not None]
+        sums = [*accumulate(map(_row_bytes, found))]
         if not sums or sums[-1] <= limit:
             self._note_search(state)
             found = []
@@ -259,8 +257,8 @@ def _made_rows(
 
 def _pieces(cls: SegmentClass, rows: list[Any]) -> Iterator[list[Any]]:
     """Cut rows into those of a segment each."""
-    key_sums = range(_ROW_BYTES, _ROW_BYTES * (len(rows) + 1), _ROW_BYTES)
-    sums, start = key_sums if cls == "keys" else _sum_bytes(rows), 0
+    sizes = repeat(_ROW_BYTES, len(rows)) if cls == "keys" else map(_row_bytes, rows)
+    sums, start = [*accumulate(sizes)], 0
     while start < len(rows):
         before = sums[start - 1] if start else 0
         stop = bisect_left(sums, before + _PIECE_BYTES, start) + 1
@@ -276,16 +274,10 @@ def _result_rows(state: State, times: int) -> list[ResultRow]:
     return [row for row in state.results if not row.has_moved]
 
 
-def _sum_bytes(jobs: Sequence[JobRecord]) -> list[int]:
-    """About how many bytes the lines of jobs that are not running take, up to each of them."""
-    sizes = [
-        len(job.payload) + (_error_bytes(job) if job.errors else 0) + _ROW_BYTES for job in jobs
-    ]
-    return [*accumulate(sizes)]
-
-
-def _error_bytes(job: JobRecord) -> int:
-    return sum(len(each.error) for each in job.errors)
+def _row_bytes(job: JobRecord) -> int:
+    """About how many bytes the line of a job that is not running takes."""
+    errors = sum(len(each.error) for each in job.errors) if job.errors else 0
+    return len(job.payload) + errors + _ROW_BYTES
 
 
 def _hot_bytes(state: State) -> int:

@@ -33,7 +33,7 @@ from bucketq.model.effects.push_keys import (
 from bucketq.model.effects.room import check_room
 from bucketq.model.effects.segment_changes import name_pushed
 from bucketq.model.effects.side_refs import check_payloads, note_named
-from bucketq.model.job_ids import KnownJobId, are_first_of, is_first_of, is_made_by, made_by
+from bucketq.model.job_ids import KnownJobId, is_first_of, is_made_by, made_by
 from bucketq.model.limits import GROUPS
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push, Request
@@ -319,8 +319,6 @@ def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict
     """The jobs in segments with the ids of a push, but for ids that no other request makes."""
     by_id, session, numbers = state.jobs.by_id, request.session, request.numbers
     if numbers:
-        if are_first_of(session, numbers, [job.id for job in jobs]):
-            return {}  # As nearly always.
         each = zip(jobs, numbers, strict=True)
         new = (job.id for job, number in each if not is_first_of(session, number, job.id))
     else:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from datetime import datetime
-from operator import attrgetter, is_
 
 from msgspec.structs import replace
 
@@ -35,8 +34,6 @@ from bucketq.model.segments import (
 )
 from bucketq.model.state import State
 
-_id = attrgetter("id")
-
 FORMAT = 2
 """The format of queue objects that name segments."""
 
@@ -56,12 +53,10 @@ def spill(state: State, operation: Spill, _now: datetime) -> int:
     if state.settings.max_format < FORMAT or not _may_name_jobs(state, record):
         return 0
     gone, unknown = Gone(), operation.unknown
+    moved = []
     by_id, extra, is_lent = state.jobs.by_id, state.extra, state.cold.is_lent
     has_unknown = bool(extra or unknown)
-    moved, rest = list[JobRecord](), operation.jobs
-    if not has_unknown and not state.cold.lent and _are_unchanged(state, operation.jobs):
-        moved, rest = [*operation.jobs], ()  # As nearly always.
-    for position, job in enumerate(rest):
+    for position, job in enumerate(operation.jobs):
         there = by_id.get(job.id)
         is_same = (there is job or there == job) and not is_lent(job.id)
         if is_same and has_unknown:
@@ -75,11 +70,6 @@ def spill(state: State, operation: Spill, _now: datetime) -> int:
         state.cold.add(_with_gone(record, gone), operation.segment.index)
         _note(state, record)
     return len(moved)
-
-
-def _are_unchanged(state: State, jobs: tuple[JobRecord, ...]) -> bool:
-    """Whether the object holds the very records that were written."""
-    return all(map(is_, map(state.jobs.by_id.get, map(_id, jobs)), jobs))
 
 
 def _take_jobs_out(state: State, jobs: list[JobRecord]) -> None:

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import repeat
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -309,9 +308,7 @@ class ColdJobs:
 
     def give_up(self, jobs: Iterable[JobRecord]) -> dict[str, Lent]:
         """Let the rows of those jobs that are lent leave their segments; return these."""
-        ids = [job.id for job in jobs]
-        popped = map(self._lent.pop, ids, repeat(None))
-        lent = {job_id: found for job_id, found in zip(ids, popped, strict=True) if found}
+        lent = {job.id: found for job in jobs if (found := self._lent.pop(job.id, None))}
         segment, first, last = None, 0, -1
         for each in lent.values():  # Most stand behind each other, and leave together.
             if each.segment is not segment or each.position != last + 1:
@@ -394,9 +391,9 @@ class ColdJobs:
 
     def _lend_all(self, segment: Segment, jobs: list[ColdJob]) -> list[JobRecord]:
         """Lend jobs to the table; return those that were not handed to their lanes before."""
-        fresh = [found for _, found, _ in jobs]
-        ids = [job.id for job in fresh]
+        ids = [found.id for _, found, _ in jobs]
         if self._lent.keys().isdisjoint(ids):  # As nearly always.
+            fresh = [found for _, found, _ in jobs]
             self._table.by_id.update(zip(ids, fresh, strict=True))
             self.lent_dead += len(jobs) * (segment.record.cls == "dead")
             new = [Lent(segment, position, True, unknown) for position, _, unknown in jobs]  # noqa: FBT003 - fast

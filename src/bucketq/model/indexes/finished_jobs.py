@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import merge
 from itertools import chain
-from operator import attrgetter, le
+from operator import le
 from typing import cast
 
 import msgspec
@@ -20,7 +20,6 @@ import msgspec
 from bucketq.model.records import JobRecord
 
 _encoder = msgspec.json.Encoder()
-_id, _seq, _finished = attrgetter("id"), attrgetter("seq"), attrgetter("finished_at")
 _BETWEEN_LINES = 2
 """A comma and a line feed, in the object."""
 
@@ -52,22 +51,24 @@ class FinishedJobs:
         ids = [job.id for job in jobs]
         self._lines.update(zip(ids, lines, strict=True))
         self.size_bytes += sum(map(len, lines)) + _BETWEEN_LINES * len(lines)
-        if self._are_next(jobs):
+        orders = [(job.finished_at or job.pushed_at, job.seq) for job in jobs]
+        last = self._last()
+        before = orders[:1] if last is None else [_order(last)]
+        if all(map(le, chain(before, orders), orders)):
             self._run.update(zip(ids, jobs, strict=True))
             return
-        for job in jobs:
-            last, order = self._last(), _order(job)
+        for job, order in zip(jobs, orders, strict=True):
+            last = self._last()
             kept = self._run if last is None or order >= _order(last) else self._late
             kept[job.id] = job
 
     def remove_all(self, jobs: Iterable[JobRecord]) -> int:
         """Take out jobs that have left; return how many bytes they took."""
-        run, late, ids = self._run, self._late, [*map(_id, jobs)]
-        lines = [*map(self._lines.pop, ids)]
-        for job_id in ids:
-            if run.pop(job_id, None) is None:
-                del late[job_id]
-        size_bytes = sum(map(len, lines)) + _BETWEEN_LINES * len(lines)
+        run, lines, size_bytes = self._run, self._lines, 0
+        for job in jobs:
+            size_bytes += len(lines.pop(job.id)) + _BETWEEN_LINES
+            if run.pop(job.id, None) is None:
+                del self._late[job.id]
         self.size_bytes -= size_bytes
         return size_bytes
 
@@ -95,17 +96,6 @@ class FinishedJobs:
         last = self._last()
         there = self._late.values() if last is None else (last, *self._late.values())
         return max(map(finished_at, there), default=None)
-
-    def _are_next(self, jobs: Collection[JobRecord]) -> bool:
-        """Whether jobs finished one after the other, and behind all others of the run."""
-        last, times = self._last(), {*map(_finished, jobs)}
-        if len(times) == 1 and None not in times:  # As those of one commit.
-            seqs = [*map(_seq, jobs)]
-            is_behind = last is None or _order(last) <= (*times, seqs[0])
-            return is_behind and seqs == sorted(seqs)
-        orders = [*map(_order, jobs)]
-        before = orders[:1] if last is None else [_order(last)]
-        return all(map(le, chain(before, orders), orders))
 
     def _last(self) -> JobRecord | None:
         return next(reversed(self._run.values()), None)

@@ -13,7 +13,7 @@ from bucketq.model.records import JobRecord
 _ROW_BYTES = 400
 """About what the line of a running job takes beside its payload."""
 
-_id, _group = attrgetter("id"), attrgetter("group")
+_id = attrgetter("id")
 
 
 def running_bytes(job: JobRecord) -> int:
@@ -51,10 +51,10 @@ class RunningJobs:
 
     def add_all(self, jobs: Collection[JobRecord]) -> None:
         """Add jobs that were claimed."""
-        sizes = [len(job.payload) + _ROW_BYTES for job in jobs]
-        self._sizes.update(zip(map(_id, jobs), sizes, strict=True))
-        self.size_bytes += sum(sizes)
-        for job in jobs if any(map(_group, jobs)) else ():
+        sizes = {job.id: len(job.payload) + _ROW_BYTES for job in jobs}
+        self._sizes.update(sizes)
+        self.size_bytes += sum(sizes.values())
+        for job in jobs:
             if job.group:
                 self._groups[job.id] = job.group
                 self.in_group[job.group] = self.in_group.get(job.group, 0) + 1

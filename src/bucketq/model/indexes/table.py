@@ -9,16 +9,13 @@ bits, so a row is found in its block without a further index.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
-from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
 BLOCK_BITS = 6
 """64 rows a block: larger ones take longer to encode again for one row, smaller ones are more to
 join at each commit."""
-_MANY_ROWS = 8
-"""From so many rows that follow each other it is faster to replace those of a block together."""
 
 
 class Row(Protocol):
@@ -38,30 +35,12 @@ class Row(Protocol):
 R = TypeVar("R", bound=Row)
 
 
-_id, _number = attrgetter("id"), attrgetter("seq")
+def _number(row: Row) -> int:
+    return row.seq
 
 
 def _block_number(row: Row) -> int:
     return row.seq >> BLOCK_BITS
-
-
-def _are_consecutive(rows: Sequence[Row]) -> bool:
-    """Whether the numbers of rows follow each other."""
-    first = rows[0].seq
-    return [*map(_number, rows)] == [*range(first, first + len(rows))]
-
-
-def _by_block(rows: Sequence[R]) -> Iterator[tuple[int, list[R]]]:
-    """Cut rows in the order of their numbers into those of each block."""
-    if not rows or not _are_consecutive(rows):
-        yield from ((number, list(some)) for number, some in groupby(rows, _block_number))
-        return
-    first, start = rows[0].seq, 0
-    while start < len(rows):
-        number = (first + start) >> BLOCK_BITS
-        stop = ((number + 1) << BLOCK_BITS) - first
-        yield number, list(rows[start:stop])
-        start = stop
 
 
 def _place(block: list[R], seq: int) -> int:
@@ -150,8 +129,8 @@ class Table(Generic[R]):
     def insert(self, rows: Iterable[R]) -> None:
         """Add rows wherever their numbers belong; those that were lent become rows of the table."""
         is_sorted = True
-        in_order = sorted(rows, key=_number)
-        for number, new in _by_block(in_order):
+        for number, some in groupby(sorted(rows, key=_number), _block_number):
+            new = list(some)
             block = self.blocks.get(number)
             if block is None:
                 is_sorted = is_sorted and number > next(reversed(self.blocks), -1)
@@ -160,7 +139,7 @@ class Table(Generic[R]):
                 block += new
                 block.sort(key=_number)
             self.touched.add(number)
-        self.by_id.update(zip(map(_id, in_order), in_order, strict=True))
+            self.by_id.update([(row.id, row) for row in new])
         if not is_sorted:
             self.blocks = dict(sorted(self.blocks.items()))
 
@@ -168,20 +147,8 @@ class Table(Generic[R]):
         """Let a row that is kept elsewhere be found by its id; it is in no block."""
         self.by_id[row.id] = row
 
-    def replace(self, rows: Collection[R]) -> None:
+    def replace(self, rows: Iterable[R]) -> None:
         """Replace the rows with the same ids and numbers, which are there."""
-        new = [*rows]
-        if len(new) < _MANY_ROWS or not _are_consecutive(new):
-            self._replace_each(new)
-            return
-        for number, some in _by_block(new):
-            block = self.blocks[number]
-            place = _place(block, some[0].seq)
-            block[place : place + len(some)] = some
-            self.touched.add(number)
-        self.by_id.update(zip(map(_id, new), new, strict=True))
-
-    def _replace_each(self, rows: Iterable[R]) -> None:
         by_id, blocks, touched = self.by_id, self.blocks, self.touched
         for row in rows:
             seq = row.seq
@@ -210,7 +177,7 @@ class Table(Generic[R]):
 
     def remove_all(self, rows: Collection[R]) -> None:
         """Take rows out."""
-        gone = {*map(_number, rows)}
+        gone = {row.seq for row in rows}
         for number in {seq >> BLOCK_BITS for seq in gone}:
             block = [row for row in self.blocks[number] if row.seq not in gone]
             if block:
