@@ -23,6 +23,10 @@ async def crowd(actor: Actor, count: int, pause_s: float) -> None:
         if key is not None:  # Two with the same key are rejected together, and granted one by one.
             keyed: dict[str, Any] = {"key": key}
             pushes += [actor.persist(queue.push, KINDS[0], f"of {key}", **keyed) for _ in "ab"]
+        if rng.random() < 0.5:
+            kind = rng.choice(KINDS)
+            tokens = [[actor.new_token() for _ in range(rng.randint(1, _MOST))] for _ in callers]
+            pushes += [actor.persist(queue.push_many, kind, several) for several in tokens]
         await asyncio.gather(*pushes)
         claims = [asyncio.ensure_future(actor.persist(queue.claim, None, 1, 0.0)) for _ in callers]
         if rng.random() < 0.2:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NoReturn
 
 import msgspec
@@ -314,7 +315,7 @@ def _check_push(chain: CommitChain, call: RecordedCall) -> None:
     tokens = call.detail.get("tokens") or [call.detail["token"]]
     if call.succeeded:
         answer = call.answer if isinstance(call.answer, list) else [call.answer]
-        for token, job_id in zip(tokens, answer, strict=True):
+        for token, job_id in zip_longest(tokens, answer):
             bearers = chain.by_token.get(token, [])
             if bearers != [job_id]:
                 chain.violate("acknowledged means durable", f"{call}: {bearers}")

@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bucketq.errors import BucketQError
 from bucketq.model.operations import Request
@@ -33,6 +34,7 @@ def test_crowds_hold_under_every_fault(seed: int, deep: bool, monkeypatch: Patch
     monkeypatch.setattr(repeats, "_find_joined", note)
     simulate(seed, scenario="crowds", deep=deep)
     assert joined
+    assert any(request.counts for request in joined)
     if seed == 1:
         assert any(request.since is not None for request in joined)
 
@@ -42,7 +44,26 @@ def test_remembering_only_the_first_of_joined_requests_is_noticed(monkeypatch: P
         return _RECORDS(request, answer)[:1]
 
     monkeypatch.setattr(repeats, "_joined_records", first)
-    expect("nothing refused takes effect", scenario="crowds", first=1)
+    # A push or a completion of the others may take effect twice.
+    expect("nothing refused takes effect", "done is final", scenario="crowds", first=1)
+
+
+def test_ids_that_are_given_to_another_caller_are_noticed(monkeypatch: Patch) -> None:
+    counts = joined_calls._counts
+
+    def turned(calls: Any) -> tuple[int, ...]:
+        return counts(calls)[::-1]
+
+    monkeypatch.setattr(joined_calls, "_counts", turned)
+    expect("acknowledged means durable", scenario="crowds")
+
+
+def test_jobs_of_a_batch_that_are_remembered_for_another_are_noticed(monkeypatch: Patch) -> None:
+    def turned(request: Request, answer: Any) -> list[tuple[int, object, str]]:
+        return _RECORDS(replace(request, counts=request.counts[::-1]), answer)
+
+    monkeypatch.setattr(repeats, "_joined_records", turned)
+    expect("nothing refused takes effect", scenario="crowds")
 
 
 def test_a_token_that_all_callers_share_is_noticed(monkeypatch: Patch) -> None:
@@ -50,4 +71,4 @@ def test_a_token_that_all_callers_share_is_noticed(monkeypatch: Patch) -> None:
         return copy(error)
 
     monkeypatch.setattr(joined_calls, "_own_error", shared)
-    expect("one owner for an attempt", scenario="crowds")
+    expect("one owner for an attempt", "nothing refused takes effect", scenario="crowds")

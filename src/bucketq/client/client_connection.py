@@ -136,6 +136,7 @@ class ClientConnection:
         self._withdraws = "withdraw" in wire.welcome.operations
         self.joins = "joined" in wire.welcome.operations
         """Whether the broker takes several requests as one."""
+        self._joins_batches = "joined_batches" in wire.welcome.operations
         self._snoozes = "snooze" in wire.welcome.operations
         self._acks_and_claims = "ack_and_claim" in wire.welcome.operations
         self._prepares = "prepare_batch" in wire.welcome.operations
@@ -208,7 +209,7 @@ class ClientConnection:
     def _not_offered(self, request: Request) -> str | None:
         """Return the feature that an operation needs and the broker does not have; None: none."""
         operation = request.operation
-        if request.numbers and not self.joins:
+        if request.numbers and not (self._joins_batches if request.counts else self.joins):
             return "requests that are joined"
         if type(operation) is ReleaseMany and not self._releases_many:
             return "release_many"

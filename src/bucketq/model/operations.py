@@ -392,6 +392,8 @@ class Request(Struct, frozen=True, gc=False, omit_defaults=True):
     """The numbers of requests that are joined in this one, if it is several: the operation has one
     job for each (a claim: ``limit``), and ``number`` is the first. ``Push`` and ``CompleteMany``
     stand for single pushes and completions. All are granted, or none."""
+    counts: tuple[int, ...] = ()
+    """How many jobs each of the joined pushes has, in a row; nothing: one each."""
 
 
 class Pulse(Struct, frozen=True, gc=False):

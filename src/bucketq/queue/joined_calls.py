@@ -1,8 +1,8 @@
 """``JoinedCalls``: sends what many callers ask for at the same time as one request.
 
-A request takes a queue and its client the same steps for one job as for a hundred. So pushes of one
-job, completions, and claims of one job that do not wait are joined, if they are made in the same
-turn of the event loop. Each keeps its id (``Request.numbers``), so every caller has the answer, the
+A request takes a queue and its client the same steps for one job as for a hundred. So pushes,
+completions, and claims of one job that do not wait are joined, if they are made in the same turn of
+the event loop. Each keeps its id (``Request.numbers``), so every caller has the answer, the
 error and the token of its own call. If all are rejected together, each is sent by itself: then only
 those are rejected that are the reason.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Sequence
 from copy import copy
+from itertools import chain, islice
 from typing import Any
 
 from msgspec import Struct, structs
@@ -21,6 +22,8 @@ from bucketq.commit.request_ids import UNJUDGED, RequestId, parse_token, token_o
 from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError, NotDurableError, SupersededError, UnavailableError
 from bucketq.model import operations as ops
+from bucketq.model.base import NewJob
+from bucketq.model.effects.pushes import row_bytes
 from bucketq.model.requests.plain_jobs import PlainJobs, completions
 
 _MAX_CALLS = 200
@@ -28,6 +31,11 @@ _MAX_CALLS = 200
 _MAX_BYTES = 64 * 1024
 """How many bytes of payloads or results are joined: a request is less than a segment, and the copy
 of a large payload costs more than the steps that are saved."""
+_MAX_BATCH_BYTES = 1024 * 1024
+"""How many bytes of rows pushes of several jobs have together: enough that a queue puts them in a
+segment first, which takes less CPU than the object does, and few enough that it works on one
+request while the client makes the next."""
+_BATCHES = "batches"
 _FOR_ALL = (UnavailableError, NotDurableError, SupersededError, *UNJUDGED)
 """Errors that say nothing about one of the requests: each would have the same by itself."""
 
@@ -92,8 +100,12 @@ class JoinedCalls:
         """Send a call together with others, if there are any; None: it cannot be joined."""
         kind = type(operation)
         shared: Hashable = None
+        most_bytes = _MAX_BYTES
         if kind is ops.Push and len(operation.jobs) == 1 and not operation.jobs[0].after:
             size_bytes = len(operation.jobs[0].payload)
+        elif kind is ops.Push and _is_batch(operation.jobs):
+            size_bytes = row_bytes(operation.jobs)
+            shared, most_bytes = _BATCHES, _MAX_BATCH_BYTES
         elif kind is ops.Complete and not operation.follow_ups:
             size_bytes = len(operation.result)
         elif kind is ops.Claim and _is_plain(operation):
@@ -101,22 +113,21 @@ class JoinedCalls:
             shared = (operation.worker, operation.kinds, operation.lease_s)
         else:
             return None
-        if size_bytes > _MAX_BYTES or request_id.since is not None:
+        if size_bytes > most_bytes or request_id.since is not None:
             return None
-        group = self._group(kind, request_id, shared, size_bytes)
+        group = self._group((kind, request_id.session, shared), request_id, size_bytes, most_bytes)
         call = JoinedCall(request_id, operation, group.loop.create_future(), group)
         group.calls.append(call)
         group.size_bytes += size_bytes
         return call
 
     def _group(
-        self, kind: type, request_id: RequestId, shared: Hashable, size_bytes: int
+        self, key: Hashable, request_id: RequestId, size_bytes: int, most_bytes: int
     ) -> CallGroup:
         """Return the group that takes the next call."""
-        key = (kind, request_id.session, shared)
         group = self._open.get(key)
         if group is not None:
-            if len(group.calls) < _MAX_CALLS and group.size_bytes + size_bytes <= _MAX_BYTES:
+            if len(group.calls) < _MAX_CALLS and group.size_bytes + size_bytes <= most_bytes:
                 return group
             self._full.append(group)
         loop = asyncio.get_running_loop()
@@ -154,6 +165,7 @@ class JoinedCalls:
             calls[0].request_id.request(_joined(calls)),
             acknowledged_below=calls[-1].request_id.acknowledged_below,
             numbers=tuple([call.number for call in calls]),
+            counts=_counts(calls),
         )
         version = self._committer.version
         try:
@@ -173,8 +185,8 @@ class JoinedCalls:
             lost = [call for call, held in zip(calls, answers, strict=True) if not held]
             await self._send_each(lost, version)  # For an error that says why.
             return
-        for call, answer in zip(calls, answers, strict=kind is ops.Push):
-            call.resolve((answer,))
+        for call, answer in zip(calls, _cut(answers, request.counts), strict=kind is ops.Push):
+            call.resolve(answer)
         for call in calls[len(answers) :]:
             call.resolve(())
 
@@ -191,6 +203,21 @@ class JoinedCalls:
             call.fail(error)
 
 
+def _cut(answers: Sequence[Any], counts: Sequence[int]) -> list[tuple[Any, ...]]:
+    """Return what each call is answered: as many as its count says, or one."""
+    if not counts:
+        return [(answer,) for answer in answers]
+    rest = iter(answers)
+    return [tuple(islice(rest, count)) for count in counts]
+
+
+def _is_batch(jobs: tuple[NewJob, ...]) -> bool:
+    """Whether a push has several jobs that wait for no others."""
+    if isinstance(jobs, PlainJobs):
+        return len(jobs) > 1
+    return len(jobs) > 1 and not any(job.after for job in jobs)
+
+
 def _is_plain(claim: ops.Claim) -> bool:
     """Whether a claim takes one job and does not wait; what makes no sense is rejected alone."""
     is_one = type(claim.limit) is int and claim.limit == 1
@@ -202,11 +229,19 @@ def _joined(calls: Sequence[JoinedCall]) -> ops.AnyOperation:
     first = calls[0].operation
     if type(first) is ops.Push:
         are_plain = all(isinstance(call.operation.jobs, PlainJobs) for call in calls)
-        jobs = [call.operation.jobs[0] for call in calls]
+        jobs = [*chain.from_iterable([call.operation.jobs for call in calls])]
         return ops.Push(jobs=PlainJobs(jobs) if are_plain else tuple(jobs))
     if type(first) is ops.Claim:
         return structs.replace(first, limit=len(calls))
     return ops.CompleteMany(jobs=completions([_completion(call.operation) for call in calls]))
+
+
+def _counts(calls: Sequence[JoinedCall]) -> tuple[int, ...]:
+    """Return how many jobs each push has, if that is not one each."""
+    if type(calls[0].operation) is not ops.Push:
+        return ()
+    counts = tuple([len(call.operation.jobs) for call in calls])
+    return counts if max(counts) > 1 else ()
 
 
 def _completion(done: ops.Complete) -> ops.Completion:

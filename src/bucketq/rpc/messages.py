@@ -102,7 +102,7 @@ OFFERED = (
 ADDED = (
     *("release_many", "parts", "withdraw", "unique", "expiry", "snooze", "follow_ups"),
     *("groups", "payloads", "batches", "after", "jobs_of_batch", "ack_and_claim", "joined"),
-    *("prepare_batch", "columns"),
+    *("prepare_batch", "columns", "joined_batches"),
 )
 """Features that the first brokers did not have, by their names on the wire: operations, that a
 large message may come in parts, what jobs may be (unique, expiring, put off, of a group or a batch,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from bucketq.client.client_connection import ClientConnection
+from bucketq.client.client_connection import ClientConnection, NotOfferedError
 from bucketq.commit.base import CommitterLostError
 from bucketq.commit.request_ids import token_of
 from bucketq.errors import (
@@ -346,4 +346,23 @@ async def test_a_broker_gets_columns_only_if_it_reads_them(operations: tuple[str
     assert tuple(type(each.jobs) for each in way.sent) == types
     way.wire.answer(Answer(1, ("a",)), Answer(2, (True,)))
     await asyncio.gather(*calls)
+    await way.connection.close()
+
+
+@virtual
+@pytest.mark.parametrize("knows", [True, False])
+async def test_a_broker_gets_joined_batches_only_if_it_knows_them(knows: bool) -> None:
+    way = Way(tuple(name for name in ADDED if knows or name != "joined_batches"))
+    jobs = tuple(NewJob(id=name, kind="mail", payload=Raw(b"1")) for name in "abc")
+    joined = Request(Push(jobs=jobs), "session", 1, numbers=(1, 2), counts=(1, 2))
+    call = way.submit(joined)
+    await settle()
+    if knows:
+        assert [each.jobs for each in way.sent] == [jobs]
+        way.wire.answer(Answer(1, ("a", "b", "c")))
+        assert await call == ("a", "b", "c")
+    else:
+        with pytest.raises(NotOfferedError, match="joined: upgrade it"):
+            await call
+        assert not way.sent
     await way.connection.close()

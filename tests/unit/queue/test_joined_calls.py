@@ -21,6 +21,7 @@ from bucketq.errors import (
     UnavailableError,
 )
 from bucketq.model.operations import Claim, CompleteMany, Push, Request
+from bucketq.queue.push_options import JobSpec
 from bucketq.queue.queue import Queue
 
 Submit = Callable[[GroupCommitter, Request, float], Awaitable[Any]]
@@ -111,6 +112,90 @@ async def test_many_calls_are_several_requests(queue: Queue[Any], spy: Spy) -> N
     spy.requests.clear()
     await asyncio.gather(*(queue.push("k", "x" * 30_000) for _ in range(4)))
     assert spy.joined() == [("Push", 2), ("Push", 2)]
+
+
+async def push_several(queue: Queue[Any], calls: int, *counts: int, size: int = 1) -> list[Any]:
+    """Push some jobs a call, in turns as many as the counts say."""
+    jobs = [
+        [JobSpec(kind="k", payload="x" * size)] * counts[call % len(counts)]
+        for call in range(calls)
+    ]
+    return await asyncio.gather(*map(queue.push_many, jobs), return_exceptions=True)
+
+
+async def test_pushes_of_several_jobs_are_one_request(queue: Queue[Any], spy: Spy) -> None:
+    answers = await push_several(queue, 4, 3, 2)
+    assert [len(ids) for ids in answers] == [3, 2, 3, 2]
+    assert spy.joined() == [("Push", 4)]
+    assert spy.requests[0].counts == (3, 2, 3, 2)
+    pushed = [job_id for ids in answers for job_id in ids]
+    assert [job.id for job in (await queue.jobs()).jobs] == pushed
+    assert not any(job_id.duplicate for job_id in pushed)
+
+
+async def test_pushes_of_several_jobs_are_not_joined_with_single_ones(
+    queue: Queue[Any], spy: Spy
+) -> None:
+    await asyncio.gather(push(queue, 2), push_several(queue, 2, 5), queue.push_many([]))
+    assert sorted(spy.joined()) == [("Push", 2), ("Push", 2)]
+    assert sorted(request.counts for request in spy.requests) == [(), (5, 5)]
+
+
+async def test_what_makes_a_segment_is_joined_and_no_more(queue: Queue[Any], spy: Spy) -> None:
+    await push_several(queue, 8, 1000, size=100)
+    assert spy.joined() == [("Push", 3), ("Push", 3), ("Push", 2)]
+    assert (await queue.stats()).segments == 3
+    assert (await queue.stats()).counts == {"k": {"queued": 8000}}
+
+
+async def test_a_large_push_of_several_jobs_is_sent_alone(queue: Queue[Any], spy: Spy) -> None:
+    await push_several(queue, 2, 20, size=60_000)
+    assert spy.joined() == []
+
+
+async def test_pushes_of_jobs_with_options_are_joined_as_well(queue: Queue[Any], spy: Spy) -> None:
+    jobs = [JobSpec(kind="k", payload=1, priority=5), JobSpec(kind="k", payload=2, delay_s=9)]
+    await asyncio.gather(*(queue.push_many(jobs) for _ in range(3)))
+    assert spy.joined() == [("Push", 3)]
+    stored = (await queue.jobs()).jobs
+    assert [(job.priority, job.run_at is None) for job in stored] == [(5, True), (0, False)] * 3
+
+
+async def test_jobs_that_wait_for_others_are_pushed_by_their_own_request(
+    queue: Queue[Any], spy: Spy
+) -> None:
+    (first,) = await push(queue, 1)
+    jobs = [JobSpec(kind="k", payload=1), JobSpec(kind="k", payload=2, after=[first])]
+    await asyncio.gather(*(queue.push_many(jobs) for _ in range(3)))
+    assert spy.joined() == []
+
+
+async def test_only_the_batch_with_the_reason_is_rejected(queue: Queue[Any]) -> None:
+    await queue.configure(max_jobs=7)
+    answers = await push_several(queue, 4, 3)
+    full = [answer for answer in answers if isinstance(answer, QueueFullError)]
+    assert len(full) == 2
+    assert (await queue.stats()).counts == {"k": {"queued": 6}}
+
+
+async def test_every_caller_can_retry_its_own_batch(queue: Queue[Any], spy: Spy) -> None:
+    spy.loses_answers = True
+    lost = await push_several(queue, 3, 2)
+    spy.loses_answers = False
+    batch = [JobSpec(kind="k", payload="x")] * 2
+    again = [await queue.push_many(batch, request=error.request) for error in lost]
+    assert [job.id for job in (await queue.jobs()).jobs] == [each for ids in again for each in ids]
+    with pytest.raises(InvalidRequestError, match="reused"):
+        await queue.push_many([*batch, *batch], request=lost[0].request)
+
+
+async def test_a_batch_that_is_cancelled_leaves_the_others_alone(queue: Queue[Any]) -> None:
+    batch = [JobSpec(kind="k", payload="x")] * 2
+    pushes = [asyncio.ensure_future(queue.push_many(batch)) for _ in range(3)]
+    await asyncio.sleep(0)
+    pushes[0].cancel()
+    _, *others = await asyncio.gather(*pushes, return_exceptions=True)
+    assert len({job_id for ids in others for job_id in ids}) == 4  # type: ignore[union-attr]
 
 
 async def test_only_the_reason_of_a_rejection_is_rejected(queue: Queue[Any]) -> None:

@@ -7,8 +7,9 @@ published before, so it is published once, however often the writer repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from operator import attrgetter
 
 import msgspec
@@ -318,7 +319,10 @@ def look_up_unique(
 def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict[str, JobRecord]:
     """The jobs in segments with the ids of a push, but for ids that no other request makes."""
     by_id, session, numbers = state.jobs.by_id, request.session, request.numbers
-    if numbers:
+    if request.counts:
+        by_maker = zip(jobs, _makers(request), strict=True)
+        new = (job.id for job, made in by_maker if not is_made_by(made, job.id))
+    elif numbers:
         each = zip(jobs, numbers, strict=True)
         new = (job.id for job, number in each if not is_first_of(session, number, job.id))
     else:
@@ -327,6 +331,12 @@ def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict
     ids = [job_id for job_id in new if job_id not in by_id]
     found = state.cold.find(ids) if ids else {}
     return {job_id: job for job_id, ((_, job, _), _) in found.items()}
+
+
+def _makers(request: Request) -> Iterator[frozenset[str]]:
+    """Yield, for each job of joined pushes, what the ids that its push makes have in common."""
+    for number, count in zip(request.numbers, request.counts, strict=True):
+        yield from repeat(made_by(request.session, number), count)
 
 
 def _check_repeated(job: NewJob, there: JobRecord) -> None:

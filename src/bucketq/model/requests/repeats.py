@@ -1,8 +1,9 @@
 """Finds requests that took effect before, answers them again, and remembers new ones.
 
 A client may join requests that its callers make at the same time (``Request.numbers``): one
-operation on several jobs, with the number of one request for each job. They are remembered as if
-each had come alone, so that each can be retried alone. If only some of them are known, all are
+operation on several jobs, with the number of one request for each job, or for as many as the
+request has (``Request.counts``). They are remembered as if each had come alone, so that each can be
+retried alone. If only some of them are known, all are
 rejected, and the client sends each by itself.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import compress, repeat
+from itertools import chain, compress, islice, repeat
 from operator import ge
 from typing import Any
 
@@ -64,7 +65,7 @@ def check_id(request: Request) -> None:
     check.whole_number(request.acknowledged_below, "acknowledged_below", 0)
     if request.since is not None:
         check.whole_number(request.since, "since", 0)
-    if request.numbers:
+    if request.numbers or request.counts:
         _check_joined(request)
 
 
@@ -77,6 +78,10 @@ def _check_joined(request: Request) -> None:
         count = operation.limit
     if not count:
         raise InvalidRequestError("only pushes, completions and claims that do not wait are joined")
+    if request.counts:
+        count = _check_counts(request.counts, operation)
+    if not numbers:
+        raise InvalidRequestError("pushes are joined by their counts, but have no numbers")
     if {*map(type, numbers)} != {int} or min(numbers) < 0 or max(numbers) > check.MAX_INTEGER:
         for number in numbers:
             check.whole_number(number, "number", 0)
@@ -87,6 +92,19 @@ def _check_joined(request: Request) -> None:
         )
     if any(map(ge, numbers, numbers[1:])):
         raise InvalidRequestError("the numbers of joined requests must rise")
+
+
+def _check_counts(counts: tuple[int, ...], operation: Operation) -> int:
+    """Return how many pushes are joined, if their counts are those of the jobs."""
+    if not isinstance(operation, ops.Push):
+        raise InvalidRequestError("only joined pushes have several jobs each")
+    for count in counts:
+        check.whole_number(count, "count", 1)
+    if sum(counts) != len(operation.jobs):
+        raise InvalidRequestError(
+            f"joined pushes of {sum(counts)} jobs in all, but there are {len(operation.jobs)}"
+        )
+    return len(counts)
 
 
 def find_earlier(state: State, request: Request) -> object:
@@ -146,7 +164,7 @@ def _find_joined(state: State, request: Request, session: Session) -> object:
             f"some of the requests {numbers[0]} to {numbers[-1]} of session {session.id} took "
             "effect before: send each by itself"
         )
-    alone = zip(_each_alone(request.operation), numbers, strict=True)
+    alone = zip(_each_alone(request), numbers, strict=True)
     answers = [_find_alone(state, operation, number, session) for operation, number in alone]
     if isinstance(request.operation, ops.CompleteMany):
         return (True,) * len(answers)
@@ -155,7 +173,7 @@ def _find_joined(state: State, request: Request, session: Session) -> object:
             f"some jobs of the claims {numbers[0]} to {numbers[-1]} of session {session.id} are "
             "held no longer: send each by itself"
         )
-    return tuple(answer[0] for answer in answers)
+    return tuple(chain.from_iterable(answers))
 
 
 def remember(state: State, request: Request, answer: Any, now: datetime) -> None:
@@ -182,27 +200,30 @@ def _joined_records(request: Request, answer: Any) -> list[Record]:
     operation: Any = request.operation
     numbers = request.numbers
     if isinstance(operation, ops.Claim):
-        same = request_digest.digest(_each_alone(operation)[0])
+        same = request_digest.digest(_each_alone(request)[0])
         jobs = leases.remember_claim(operation, answer)
         return [(number, [job], same) for number, job in zip(numbers, jobs, strict=False)]
-    digests = request_digest.plain_digests(operation)
-    digests = digests or request_digest.digests(_each_alone(operation))
+    digests = None if request.counts else request_digest.plain_digests(operation)
+    digests = digests or request_digest.digests(_each_alone(request))
     if isinstance(operation, ops.CompleteMany):
         return [*compress(zip(numbers, repeat(None), digests, strict=False), answer)]
     if pushes.remember(operation, answer) is None:
         return [*zip(numbers, repeat(None), digests, strict=False)]
-    alone = zip(_each_alone(operation), answer, strict=True)
-    stored = [pushes.remember(single, (job_id,)) for single, job_id in alone]
+    ids = iter(answer)
+    alone = [(each, tuple(islice(ids, len(each.jobs)))) for each in _each_alone(request)]
+    stored = [pushes.remember(each, answered) for each, answered in alone]
     return [*zip(numbers, stored, digests, strict=True)]
 
 
-def _each_alone(operation: Any) -> Sequence[Any]:
+def _each_alone(request: Request) -> Sequence[Any]:
     """Return the operations that are joined in one."""
+    operation: Any = request.operation
     if isinstance(operation, ops.Claim):
         return (structs.replace(operation, limit=1),) * operation.limit
     if isinstance(operation, ops.Push):
-        kind = type(operation.jobs)
-        return [ops.Push(jobs=kind((job,))) for job in operation.jobs]
+        kind, jobs = type(operation.jobs), iter(operation.jobs)
+        counts = request.counts or repeat(1, len(operation.jobs))
+        return [ops.Push(jobs=kind(islice(jobs, count))) for count in counts]
     return [
         ops.Complete(
             job=done.job,

@@ -67,6 +67,7 @@ def write_call(calls: Calls, call: Call) -> int:
                 sent.since = request.since
             if request.numbers:
                 sent.numbers.extend(request.numbers)
+                sent.counts.extend(request.counts)
         return _BASE_BYTES + write_operation(sent, request.operation)
     except InvalidRequestError:
         del calls[-1]
@@ -88,7 +89,7 @@ def read_call(sent: pb.Call, tag: int) -> tuple[Call, str]:
     ttl_ms = sent.ttl_ms
     request = _read_request(verb, getattr(sent, verb), sent)
     if sent.numbers and isinstance(request, Request):
-        request = structs.replace(request, numbers=tuple(sent.numbers))
+        request = structs.replace(request, numbers=tuple(sent.numbers), counts=tuple(sent.counts))
     return Call(tag, request, ttl_ms / 1000 if ttl_ms else DEFAULT_TTL_S), verb
 
 

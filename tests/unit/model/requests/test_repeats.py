@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError, RejectedError
 from bucketq.model.base import NewJob
@@ -19,6 +20,7 @@ from bucketq.model.operations import (
     Push,
     Request,
 )
+from bucketq.model.requests.plain_jobs import PlainJobs
 from bucketq.model.state import State
 from bucketq.model.transitions import Applied, apply
 
@@ -44,6 +46,10 @@ def claim(limit: int) -> Claim:
 
 def joined_push(count: int) -> Push:
     return Push(jobs=tuple(map(new, range(count))))
+
+
+def push_of(*numbers: int) -> Push:
+    return Push(jobs=tuple(map(new, numbers)))
 
 
 @pytest.fixture
@@ -136,6 +142,72 @@ def test_numbers_that_do_not_fit_are_rejected(
     applied = apply(state, Request(operation, "s", number, numbers=numbers), NOW)
     assert isinstance(applied.error, InvalidRequestError)
     assert not state.changes
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_each_of_the_joined_batches_can_be_repeated_by_itself(state: State, plain: bool) -> None:
+    kind = PlainJobs if plain else tuple
+    joined = Push(jobs=kind(map(new, range(6))))
+    first = ask(state, joined, 1, 2, 5, counts=(2, 1, 3))
+    assert first.answer == tuple(f"job-{number}" for number in range(6))
+    assert ask(state, joined, 1, 2, 5, counts=(2, 1, 3), since=0).answer == first.answer
+    for number, jobs in ((1, (0, 1)), (2, (2,)), (5, (3, 4, 5))):
+        again = ask(state, push_of(*jobs), number)
+        assert again.answer == tuple(f"job-{job}" for job in jobs)
+        assert not again.changes
+    assert len(state.jobs) == 6
+    for other in (push_of(0), push_of(1, 0), push_of(0, 1, 2)):
+        assert isinstance(ask(state, other, 1).error, InvalidRequestError)
+    other_cut = ask(state, joined, 1, 2, 5, counts=(1, 2, 3))
+    assert isinstance(other_cut.error, InvalidRequestError)
+
+
+def test_a_batch_that_took_effect_before_rejects_all_that_are_joined(state: State) -> None:
+    ask(state, push_of(2, 3), 2)
+    applied = ask(state, push_of(0, 1, 2, 3), 1, 2, counts=(2, 2))
+    assert "send each by itself" in str(applied.error)
+    assert [job.id for job in state.jobs] == ["job-2", "job-3"]
+
+
+def test_answers_of_joined_batches_that_are_not_their_own_ids_are_remembered(state: State) -> None:
+    ask(state, Push(jobs=(new(0, key="k"),)), 1)
+    jobs = (new(1), replace(new(0, key="k"), id="mine"), new(3), new(4))
+    first = ask(state, Push(jobs=jobs), 2, 3, counts=(2, 2))
+    assert first.answer == ("job-1", "job-0", "job-3", "job-4")
+    assert [getattr(each, "duplicate", False) for each in first.answer] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert ask(state, Push(jobs=jobs[:2]), 2).answer == ("job-1", "job-0")
+    assert ask(state, Push(jobs=jobs[2:]), 3).answer == ("job-3", "job-4")
+
+
+@pytest.mark.parametrize(
+    ("operation", "counts"),
+    [
+        (joined_push(4), (2, 1)),
+        (joined_push(4), (2, 3)),
+        (joined_push(4), (2, 1, 1)),
+        (joined_push(4), (4, 0)),
+        (joined_push(4), (5, -1)),
+        (joined_push(4), (2, True)),
+        (claim(4), (2, 2)),
+        (CompleteMany(jobs=(Completion(job="j", lease="l"),) * 4), (2, 2)),
+    ],
+)
+def test_counts_that_do_not_fit_are_rejected(
+    state: State, operation: Any, counts: tuple[int, ...]
+) -> None:
+    applied = apply(state, Request(operation, "s", 1, numbers=(1, 2), counts=counts), NOW)
+    assert isinstance(applied.error, InvalidRequestError)
+    assert not state.changes
+
+
+def test_counts_without_numbers_are_rejected(state: State) -> None:
+    applied = apply(state, Request(joined_push(4), "s", 1, counts=(2, 2)), NOW)
+    assert isinstance(applied.error, InvalidRequestError)
 
 
 def test_what_was_acknowledged_is_not_repeated(state: State) -> None:

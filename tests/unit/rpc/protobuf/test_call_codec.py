@@ -117,6 +117,8 @@ def test_many_calls_in_one_message_keep_their_order_and_their_tags() -> None:
         ops.Request(ops.Cancel(job="j"), "s", 0, 0),
         ops.Request(ops.Cancel(job="j"), "s", 9, 5, 0),
         ops.Request(ops.Cancel(job="j"), "größer", 2**63 - 1, 2**63 - 1, 2**63 - 1),
+        ops.Request(ops.Cancel(job="j"), "s", 1, 0, numbers=(1, 2, 2**63 - 1)),
+        ops.Request(ops.Cancel(job="j"), "s", 1, 0, numbers=(1, 2), counts=(3, 2**32 - 1)),
     ],
 )
 def test_the_id_of_a_request_arrives_as_it_was_sent(request_: ops.Request) -> None:
