@@ -128,6 +128,32 @@ async def test_pushes_of_many_callers_at_once_are_all_there(queue: Queue[Any]) -
     assert jobs == dict(zip(ids, range(30), strict=True))
 
 
+@pytest.mark.parametrize("blanks", [0, 4000])
+async def test_pushes_of_several_jobs_by_many_callers_at_once_are_all_there(
+    queue: Queue[Any], blanks: int
+) -> None:
+    pushes = [
+        [f"{caller}-{n}{' ' * blanks}" for n in range(2 + caller % 5)] for caller in range(30)
+    ]
+    answers = await asyncio.gather(*(queue.push_many(specs(*some)) for some in pushes))
+    stored = {job.id: job.payload for job in (await queue.jobs(limit=1000)).jobs}
+    assert [[stored.pop(job_id) for job_id in ids] for ids in answers] == pushes
+    assert not stored
+
+
+async def test_one_of_several_pushes_at_once_is_rejected_alone(queue: Queue[Any]) -> None:
+    await queue.push("index", "first", key="taken")
+    answers = await asyncio.gather(
+        queue.push_many(specs(1, 2)),
+        queue.push_many(specs(3, 4, key="taken")[:1] + specs(5)),
+        queue.push_many(specs(6, 7, 8)),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in answers] == [list, KeyConflictError, list]
+    stored = {job.payload for job in (await queue.jobs()).jobs}
+    assert stored == {"first", 1, 2, 6, 7, 8}
+
+
 async def test_what_the_caller_changes_after_a_push_does_not_change_the_job(
     place: Place, queue: Queue[Any]
 ) -> None:
