@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
+from bucketq.commit.large_pushes import LargePushes
 from bucketq.errors import QueueFullError, StoreRefusedError, UnavailableError
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Push, Request
@@ -261,5 +262,42 @@ def test_a_numbered_batch_is_published_once(queue_type: type[Any]) -> None:
             assert not await queue.publish("w", 1, specs(100))
             assert len(puts(deep)) == 1
             assert (await queue.stats()).counts == {"k": {"queued": 100}}
+
+    run(main)
+
+
+@pytest.mark.parametrize("queue_type", QUEUES)
+def test_joined_pushes_go_to_segments_only_while_puts_are_quick(
+    queue_type: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bucketq.commit.large_pushes._QUICK_PUT_S", 0.5)
+    slow_s = 0.0
+
+    async def delay(create: Create, key: str, body: bytes) -> str:
+        await asyncio.sleep(slow_s)
+        return await create(key, body)
+
+    async def main(loop: VirtualLoop) -> None:
+        nonlocal slow_s
+        deep = Deep(loop)
+        await deep.create()
+        async with deep.open(queue_type) as queue:
+            intercept(queue, delay)
+            state = await deep.head()
+            large: LargePushes = queue._committer._large_pushes  # type: ignore[attr-defined]
+            jobs = tuple(NewJob(id=f"j{n}", kind="k", payload=Raw(b"1")) for n in range(100))
+            alone = Request(Push(jobs=jobs), "s", 1)
+            joined = structs.replace(alone, numbers=(1, 2), counts=(50, 50))
+            for request in (alone, joined):
+                assert large.wants(state, request)
+                written = (await large.put(state, request)).written
+                assert written is not None
+                assert len(written.segments) == 1
+            slow_s = 0.6
+            assert (await large.put(state, alone)).written is not None
+            assert large.wants(state, alone)
+            assert not large.wants(state, joined)
+            await asyncio.sleep(11)
+            assert large.wants(state, joined)
 
     run(main)
