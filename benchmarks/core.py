@@ -34,7 +34,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from bucketq.codec import Document, Prepared, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document, Prepared
 from bucketq.model.base import NewJob
 from bucketq.model.operations import (
     AnyOperation,

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.core import Client
 
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.model.base import NewJob
 from bucketq.model.limits import SetLimit
 from bucketq.model.operations import (

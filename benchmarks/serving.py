@@ -17,7 +17,7 @@ from time import clock_gettime, perf_counter, sleep
 
 from benchmarks.broker_processes import DelayedStore
 
-from bucketq.codec import read_heading
+from bucketq.codec.heading import read_heading
 from bucketq.errors import CorruptStateError
 from bucketq.store.base import ObjectStore
 from bucketq.store.local import LocalStore

@@ -22,7 +22,7 @@ from bucketq.client.addresses import AddressFinder
 from bucketq.client.discovery import Finder, ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher
 from bucketq.client.remote_committer import RemoteCommitter
-from bucketq.codec import Document, Prepared
+from bucketq.codec.document import Document, Prepared
 from bucketq.commit.base import Committer
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter

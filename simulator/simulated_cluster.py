@@ -11,7 +11,7 @@ import random  # noqa: TID251  # for the type: streams come from the loop, and s
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
-from bucketq.codec import read_heading
+from bucketq.codec.heading import read_heading
 from bucketq.commit.objects.queue_history import HistoryPolicy
 from bucketq.commit.objects.segment_policy import SegmentPolicy
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, UnavailableError

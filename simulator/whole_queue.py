@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.codec.deletion_vector import decode_vector
 from bucketq.codec.segment_file import decode_ids, decode_index, decode_seqs
 from bucketq.codec.segment_lines import decode_jobs, decode_keys, split_block

@@ -14,7 +14,8 @@ from msgspec import Raw
 from bucketq import Backoff, Settings, errors
 from bucketq.broker.leader import SNAPSHOT_BYTES
 from bucketq.client.connect_arguments import Launch, Mode
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.request_ids import RequestId
 from bucketq.model import settings as queue_settings

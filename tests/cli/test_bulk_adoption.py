@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bucketq import connect_sync
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.bulk_write import BulkWrite
 from bucketq.errors import UnavailableError
 from bucketq.model.state import State

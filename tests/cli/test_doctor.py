@@ -14,7 +14,7 @@ from bucketq.admin.edit import begin_edit, finish_edit
 from bucketq.cli.commands.storage.doctor import PRICE_LISTS, describe, expect
 from bucketq.cli.store_checks import StoreChecks, check_store
 from bucketq.clock import SystemClock
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.errors import InvalidRequestError, StoreRefusedError, UnavailableError
 from bucketq.store.base import ObjectInfo, StoredObject
 from bucketq.store.memory import MemoryStore

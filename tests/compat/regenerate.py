@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from tests.compat.adopted_rows import adopted_segment
 from tests.compat.expiring_rows import expiring_segment
 from tests.compat.large_rows import large_archive, large_parts, large_segment

@@ -10,7 +10,8 @@ import pytest
 from msgspec import Raw, Struct, structs
 
 import bucketq
-from bucketq.codec import FORMAT, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.layout import FORMAT
 from bucketq.codec.segment_file import (
     decode_ids,
     decode_index,

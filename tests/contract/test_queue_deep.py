@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bucketq import JobId, Queue
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.objects import segment_parts
 from bucketq.errors import InvalidRequestError, JobNotFoundError, QueueFullError
 from bucketq.model.operations import Redrive

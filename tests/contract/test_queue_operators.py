@@ -17,7 +17,7 @@ from bucketq import (
     Queue,
     Settings,
 )
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.model.settings import DEEP
 from tests.contract.places import Place
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.reader import ArchiveReader
 from bucketq.clock import SystemClock
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.queue.queue import Queue
 from bucketq.store.base import ObjectStore

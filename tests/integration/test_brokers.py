@@ -17,7 +17,7 @@ import pytest
 
 import bucketq
 from bucketq.client.blocking import UnopenedBlockingQueue
-from bucketq.codec import read_heading
+from bucketq.codec.heading import read_heading
 from bucketq.model.records import BrokerRecord
 from tests.chaos.diary import read_diary
 from tests.chaos.fleet import BrokerProcess, ClientProcess, Fleet, fleet, wait_until

@@ -8,7 +8,7 @@ import pytest
 
 import bucketq
 from bucketq import JobSpec, Worker
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.store.url import open_store
 from tests.chaos.fleet import Fleet
 

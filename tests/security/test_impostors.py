@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 import bucketq
 from bucketq import AccessDeniedError
-from bucketq.codec import Document, decode, read_heading
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
+from bucketq.codec.heading import read_heading
 from bucketq.model.records import BrokerRecord
 from bucketq.model.tokens import token_digest
 from bucketq.rpc.credentials import Credentials, broker_proof

@@ -9,7 +9,7 @@ import pytest
 
 import bucketq
 from bucketq import AccessDeniedError, Tls
-from bucketq.codec import read_heading
+from bucketq.codec.heading import read_heading
 from bucketq.errors import InvalidRequestError
 from bucketq.rpc.grpc.grpc_client import GrpcTransport
 from bucketq.rpc.messages import Ping

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.model.effects import timekeeping

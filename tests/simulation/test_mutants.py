@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.codec import Document, Prepared
+from bucketq.codec.document import Document, Prepared
 from bucketq.commit.direct_lease_expiry import DirectLeaseExpiry
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects import register as register_module

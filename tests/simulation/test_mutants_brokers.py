@@ -25,7 +25,7 @@ from bucketq.broker.standby import Standby
 from bucketq.broker.takeover import Identity, Sign
 from bucketq.client import discovery
 from bucketq.client import remote_committer as remote_module
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.parked_claims import ParkedClaims
 from bucketq.commit.pending_requests import PendingRequest

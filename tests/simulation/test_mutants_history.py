@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.codec import Document, Prepared
+from bucketq.codec.document import Document, Prepared
 from bucketq.codec.history_file import ChangesName
 from bucketq.commit.objects import segment_sweep
 from bucketq.commit.objects.history_folder import HistoryFolder

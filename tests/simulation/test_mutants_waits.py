@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from bucketq.broker.lease_expiry import LeaseExpiry
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.codec.result_index import is_result_index_id
 from bucketq.commit import archive_search
 from bucketq.commit.objects.segment_folder import SegmentFolder

@@ -15,7 +15,8 @@ from bucketq.admin.copies import Copy
 from bucketq.admin.deep_check import BadSegment, describe_bad, read_segments
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.segment_reader import SegmentReader
-from bucketq.codec import RowSpool, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.inline_copy import RowSpool
 from bucketq.codec.segment_check import CheckedSegment
 from bucketq.codec.segment_file import encode_segment, segment_row, sort_rows
 from bucketq.commit.objects.queue_segments import StaleStateError

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from bucketq.admin.queue_object import QueueObject, Summary, summarize
 from bucketq.admin.segment_reader import SegmentReader
-from bucketq.codec import InlineCopy, RowSpool, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.inline_copy import InlineCopy, RowSpool
 from bucketq.codec.segment_lines import decode_jobs, decode_keys
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import CorruptStateError, UnavailableError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bucketq.admin.deletion import delete_archive
 from bucketq.admin.queue_object import QueueObject, Summary, summarize
 from bucketq.clock import new_id
-from bucketq.codec import read_tombstone
+from bucketq.codec.tombstone import read_tombstone
 from bucketq.errors import RejectedError
 from bucketq.model.partitions import Partition, new_partition
 from bucketq.model.settings import DEEP, changed

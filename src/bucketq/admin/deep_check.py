@@ -17,7 +17,7 @@ from bucketq.admin.history_check import HistoryCheck, check_history
 from bucketq.admin.payload_objects import PayloadCheck, check_payloads
 from bucketq.admin.queue_object import QueueObject
 from bucketq.admin.segment_reader import SegmentReader
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.codec.deletion_vector import is_vector_id
 from bucketq.codec.result_index import is_result_index_id
 from bucketq.codec.segment_check import CheckedRow, CheckedSegment, check_segment

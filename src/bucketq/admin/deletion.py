@@ -35,7 +35,8 @@ from msgspec.structs import replace
 from bucketq.admin.payload_objects import delete_payloads
 from bucketq.admin.queue_object import QueueObject
 from bucketq.archive.archive_layout import Layout
-from bucketq.codec import Tombstone, decode, read_tombstone
+from bucketq.codec.decode import decode
+from bucketq.codec.tombstone import Tombstone, read_tombstone
 from bucketq.errors import CorruptStateError, StoreRefusedError, UnavailableError
 from bucketq.model.state import State
 from bucketq.store.base import StoredObject

@@ -19,7 +19,7 @@ import msgspec
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.repair import reason_of
 from bucketq.admin.segment_reader import SegmentReader
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.codec.merge import EditConflictError, changes, merge
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.writer_name import writer_name

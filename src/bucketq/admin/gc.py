@@ -13,7 +13,8 @@ from bucketq.admin.deletion import incarnation_of
 from bucketq.admin.payload_objects import delete_payloads, sweep_payloads
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject
 from bucketq.admin.segment_reader import SegmentReader
-from bucketq.codec import decode, read_tombstone
+from bucketq.codec.decode import decode
+from bucketq.codec.tombstone import read_tombstone
 from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.commit.objects.segment_sweep import NamedSegments
 from bucketq.errors import InvalidRequestError

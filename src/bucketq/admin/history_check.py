@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from bucketq.admin.queue_object import QueueObject
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.codec.history_file import ChangesName, decode_changes
 from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.errors import CorruptStateError

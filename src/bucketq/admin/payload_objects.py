@@ -18,8 +18,8 @@ from bucketq.admin.segment_reader import SegmentReader
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.reader import ArchiveReader
 from bucketq.archive.side_folder import SideFolder
-from bucketq.codec import decode
 from bucketq.codec.copied_queue import CopiedQueue
+from bucketq.codec.decode import decode
 from bucketq.codec.segment_lines import decode_jobs
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.errors import UnavailableError

@@ -14,7 +14,9 @@ from datetime import datetime
 from typing import NoReturn, TypeVar
 
 from bucketq.clock import Clock
-from bucketq.codec import Document, decode, is_tombstone
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
+from bucketq.codec.tombstone import is_tombstone
 from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.commit.objects.register import judge_commit
 from bucketq.commit.objects.segment_folder import SegmentFolder

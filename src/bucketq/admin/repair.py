@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from bucketq.admin.copies import copy_of
 from bucketq.admin.queue_object import ChangedMeanwhileError, QueueObject, Summary, summarize
 from bucketq.admin.segment_reader import SegmentReader
-from bucketq.codec import decode, is_tombstone
+from bucketq.codec.decode import decode
+from bucketq.codec.tombstone import is_tombstone
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.writer_name import writer_name
 from bucketq.errors import CorruptStateError, NewerFormatError

@@ -27,10 +27,11 @@ from bucketq.admin.queue_object import (
 )
 from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import new_id
-from bucketq.codec import decode, read_tombstone
 from bucketq.codec.copied_queue import CopiedQueue
+from bucketq.codec.decode import decode
 from bucketq.codec.layout import OPENINGS, SEGMENTS
 from bucketq.codec.segment_file import SEGMENT_BYTES
+from bucketq.codec.tombstone import read_tombstone
 from bucketq.commit.objects.queue_segments import StaleStateError
 from bucketq.commit.objects.segment_policy import DEFAULT_POLICY
 from bucketq.commit.objects.writer_name import writer_name

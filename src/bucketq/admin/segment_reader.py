@@ -9,7 +9,8 @@ from functools import partial
 from typing import TypeVar
 
 from bucketq.admin.queue_object import QueueObject
-from bucketq.codec import decode, is_tombstone
+from bucketq.codec.decode import decode
+from bucketq.codec.tombstone import is_tombstone
 from bucketq.commit.objects.queue_segments import QueueSegments
 from bucketq.commit.objects.segment_sweep import NamedSegments, named_by
 from bucketq.errors import CorruptStateError, QueueNotFoundError, UnavailableError

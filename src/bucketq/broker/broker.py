@@ -21,7 +21,7 @@ from bucketq.broker.standby import Standby
 from bucketq.broker.takeover import DeposedError, Identity
 from bucketq.broker.token_guard import Guard, ShownToken
 from bucketq.clock import Clock, fraction
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.commit.objects.register import Register
 from bucketq.commit.pending_requests import PendingRequest
 from bucketq.commit.upkeep.transient_faults import TransientFault

@@ -25,7 +25,7 @@ from bucketq.broker.sample_ring import SampleRing
 from bucketq.broker.takeover import DeposedError, Identity, check_leads, elect
 from bucketq.broker.token_guard import refusal
 from bucketq.clock import Clock
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.pacing import ALONE_S, FairnessPause

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from bucketq.clock import Clock
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.commit.objects.register import Register
 from bucketq.errors import SupersededError
 from bucketq.model.operations import Lead, Request

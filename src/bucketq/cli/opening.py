@@ -80,7 +80,7 @@ async def open_partitions(url: str, timeout_s: float) -> AsyncIterator[list[Queu
     """Open the object of a queue, and those of its other partitions."""
     from bucketq.admin import QueueObject
     from bucketq.clock import SystemClock
-    from bucketq.codec import read_heading
+    from bucketq.codec.heading import read_heading
     from bucketq.errors import BucketQError
     from bucketq.store.url import open_store
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bucketq.admin import QueueObject
-from bucketq.codec import decode, read_tombstone
+from bucketq.codec.decode import decode
+from bucketq.codec.tombstone import read_tombstone
 from bucketq.errors import BucketQError, StoreRefusedError
 from bucketq.model.settings import DEEP
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NoReturn
 from bucketq.admin import QueueObject
 from bucketq.cli.terminal.output import counted, size
 from bucketq.clock import new_id
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.errors import BucketQError, CorruptStateError, UnavailableError
 from bucketq.model.effects.archiving import is_due

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bucketq.broker.takeover import ENOUGH, PING_S, WEIGHT, Sign, is_out_of_reach, probe
 from bucketq.client.client_connection import ClientConnection
 from bucketq.client.launcher import Launcher
-from bucketq.codec import Heading
+from bucketq.codec.heading import Heading
 from bucketq.commit.base import Committer
 from bucketq.commit.objects.register import Register
 from bucketq.errors import (

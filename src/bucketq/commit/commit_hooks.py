@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from bucketq.clock import Clock
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.commit.direct_lease_expiry import DirectLeaseExpiry
 from bucketq.commit.objects.pacing import ALONE_S, FairnessPause
 from bucketq.commit.objects.register import Register

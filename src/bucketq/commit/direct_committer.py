@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.commit.cold_reads import apply_reading
 from bucketq.commit.direct_lease_expiry import DirectLeaseExpiry
 from bucketq.commit.history_reader import HistoryReads

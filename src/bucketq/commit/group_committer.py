@@ -25,7 +25,7 @@ from typing import Any
 
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.deadlines import Deadlines

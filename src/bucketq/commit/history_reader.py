@@ -15,8 +15,8 @@ from msgspec import Raw
 
 from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
-from bucketq.codec import Document
 from bucketq.codec.deletion_vector import decode_vector
+from bucketq.codec.document import Document
 from bucketq.codec.history_file import ChangesName, decode_changes
 from bucketq.codec.segment_file import decode_index
 from bucketq.codec.segment_lines import decode_jobs, split_block

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bucketq.clock import Clock
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.commit.commit_hooks import CommitHooks
 from bucketq.commit.objects.register import Register
 from bucketq.commit.pending_requests import PendingRequest

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from bucketq.clock import Clock
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.commit.claim_lines import ClaimLines
 from bucketq.commit.cold_reads import ColdReads
 from bucketq.commit.commit_hooks import CommitHooks

@@ -10,7 +10,7 @@ import asyncio
 
 from bucketq.broker.broker import Broker
 from bucketq.broker.broker_observer import CommitFacts
-from bucketq.codec import Document, Prepared
+from bucketq.codec.document import Document, Prepared
 from bucketq.commit.objects.register import Register, Settled
 from bucketq.commit.objects.seen_object import SeenObject
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 import bucketq
 from bucketq import Job
 from bucketq.clock import SystemClock
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.segment_folder import SegmentFolder
 from bucketq.store.base import ObjectMissingError

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 import bucketq
 from bucketq import Job
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.model.operations import Snapshot
 from bucketq.model.state import State
 from bucketq.spark.queue_access import QueueAccess

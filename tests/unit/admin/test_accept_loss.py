@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from bucketq import admin
 from bucketq.admin.accept_loss import accept_loss
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
 from bucketq.errors import InvalidRequestError
 from bucketq.model.state import State
 from tests.unit.admin.deep_queues import KEY, Deep, deep

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bucketq import admin
-from bucketq.codec import RowSpool, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.inline_copy import RowSpool
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.errors import CorruptStateError, QueueNotFoundError
 from bucketq.testing import StoreLink

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from bucketq.admin import QueueObject
 from bucketq.admin.deep_check import BadSegment, check_deep
-from bucketq.codec import Document
 from bucketq.codec.deletion_vector import decode_vector
+from bucketq.codec.document import Document
 from bucketq.codec.segment_check import CheckedSegment, check_segment
 from bucketq.codec.segment_file import encode_segment, segment_row
 from bucketq.model.indexes.cold_segment import Segment

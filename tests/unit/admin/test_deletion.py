@@ -10,7 +10,7 @@ import pytest
 from bucketq import admin
 from bucketq.archive.archive_layout import Layout
 from bucketq.clock import new_id
-from bucketq.codec import Tombstone, read_tombstone
+from bucketq.codec.tombstone import Tombstone, read_tombstone
 from bucketq.errors import InvalidRequestError, QueueNotFoundError, StoreRefusedError
 from bucketq.testing import VirtualLoop, run
 from tests.unit.admin.deep_queues import KEY, OTHER, Deep, deep

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bucketq import admin
-from bucketq.codec import Tombstone
+from bucketq.codec.tombstone import Tombstone
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.errors import CorruptStateError, InvalidRequestError, QueueNotFoundError
 from tests.unit.admin.deep_queues import KEY, Deep, deep

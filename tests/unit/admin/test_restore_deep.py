@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from bucketq import admin
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.errors import (
     CorruptStateError,

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from msgspec import Raw, Struct, structs
 
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import BrokerRecord, JobRecord
 from bucketq.model.state import State

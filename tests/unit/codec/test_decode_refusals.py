@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.operations import Claim, List, ReadStats, Request, Tidy
 from bucketq.model.transitions import apply

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from bucketq.codec import Document, decode, document
-from bucketq.codec.document import _ChangeSection, _SegmentSection
+from bucketq.codec import document
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document, _ChangeSection, _SegmentSection
 from bucketq.codec.layout import END, OPENINGS
 from bucketq.model.indexes.table import BLOCK_BITS
 from bucketq.model.state import State

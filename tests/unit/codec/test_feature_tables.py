@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
 from bucketq.errors import CorruptStateError
 from bucketq.model.job_batches import CloseBatch
 from bucketq.model.operations import Cancel, Redrive, Request

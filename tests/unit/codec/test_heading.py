@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from bucketq.codec import Document, Heading, decode, read_heading
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
+from bucketq.codec.heading import Heading, read_heading
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.operations import Lead, Retire
 from tests.unit.model.driver import Driver

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
 from bucketq.codec.history_file import encode_copy
 from bucketq.codec.past_state import PastState
 from bucketq.errors import CorruptStateError, InvalidRequestError, NewerFormatError

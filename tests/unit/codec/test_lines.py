@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from bucketq.codec import Document, decode, read_job_lines
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
+from bucketq.codec.lines import read_job_lines
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.operations import Request
 from bucketq.model.records import JobRecord

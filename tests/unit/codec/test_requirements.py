@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from bucketq.codec import Document, decode, read_heading
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
+from bucketq.codec.heading import read_heading
 from bucketq.errors import CorruptStateError, NewerFormatError
 from bucketq.model.segments import SegmentRecord
 from tests.unit.codec.objects import NOW, WHERE, content_of, job, rest_of, small_state, stamped

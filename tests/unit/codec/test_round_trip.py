@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
 from bucketq.model.check import MAX_DEPTH
 from bucketq.model.numbered_batches import ConsumerRecord, WriterRecord
 from bucketq.model.records import (

@@ -12,7 +12,7 @@ import pytest
 
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.writer import ArchiveWriter
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects import segment_parts

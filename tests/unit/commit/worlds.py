@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec
 
 from bucketq.admin import QueueObject, backup
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
 from bucketq.commit.objects.register import Register

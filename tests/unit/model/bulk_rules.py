@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec import Raw
 
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.model.base import NewJob
 from bucketq.model.numbered_batches import (
     AckBatch,

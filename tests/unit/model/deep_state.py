@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
 from bucketq.codec.deletion_vector import decode_vector, encode_vector, vector_id
+from bucketq.codec.document import Document
 from bucketq.codec.pushed_rows import class_of_new, pushed_row
 from bucketq.codec.segment_file import (
     EncodedSegment,

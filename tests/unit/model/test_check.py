@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
 from bucketq.errors import InvalidRequestError, PayloadError
 from bucketq.model import check
 from bucketq.model.operations import AnyOperation, Claim, List, Pause, Push, Release

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec import Raw, structs
 
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
 from bucketq.errors import BucketQError
 from bucketq.model.base import NewJob
 from bucketq.model.effects.dead_jobs import dead_jobs

@@ -27,7 +27,10 @@ from msgspec import Struct
 
 from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import Clock, new_id
-from bucketq.codec import Document, Heading, Prepared, decode, is_tombstone, read_heading
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document, Prepared
+from bucketq.codec.heading import Heading, read_heading
+from bucketq.codec.tombstone import is_tombstone
 from bucketq.commit.objects.pacing import Pacer
 from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.commit.objects.queue_segments import QueueSegments

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from bucketq.clock import Clock
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.codec.history_file import encode_changes, encode_copy
 from bucketq.commit.objects.history_folder import ListedHistory
 from bucketq.commit.objects.register import Register

@@ -32,7 +32,8 @@ from bucketq.admin import QueueObject
 from bucketq.archive.archive_layout import Layout
 from bucketq.archive.compacted import open_log
 from bucketq.clock import Clock, SystemClock
-from bucketq.codec import read_heading, read_job_lines
+from bucketq.codec.heading import read_heading
+from bucketq.codec.lines import read_job_lines
 from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import ArchiveStreamOptions, archive_stream_options
 from bucketq.spark.format_values import refuse

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.codec.history_file import ChangesName, decode_changes
 from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.errors import HistoryGapError, UnavailableError

@@ -17,7 +17,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bucketq.admin import QueueObject
 from bucketq.clock import SystemClock
-from bucketq.codec import JobLines, read_heading, read_job_lines
+from bucketq.codec.heading import read_heading
+from bucketq.codec.lines import JobLines, read_job_lines
 from bucketq.model.segments import SegmentRecord
 from bucketq.spark.chosen_columns import EVERY_COLUMN, ChosenColumns
 from bucketq.spark.format_options import ReadOptions

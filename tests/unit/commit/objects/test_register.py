@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 from msgspec import Raw
 
-from bucketq.codec import Document, Prepared, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document, Prepared
 from bucketq.commit.objects.register import Register, Settled
 from bucketq.errors import (
     CorruptStateError,

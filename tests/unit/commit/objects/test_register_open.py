@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bucketq.codec import Tombstone, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.tombstone import Tombstone
 from bucketq.commit.objects.register import Register
 from bucketq.errors import (
     CorruptStateError,

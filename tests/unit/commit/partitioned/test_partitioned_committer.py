@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bucketq import JobSpec, KeyConflictError, Queue, UnavailableError
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.base import Committer
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter

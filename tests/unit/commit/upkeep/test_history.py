@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.codec.history_file import decode_changes, encode_changes
 from bucketq.codec.past_state import PastState
 from bucketq.commit.direct_committer import DirectCommitter

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from bucketq.codec import Document, decode
+from bucketq.codec.decode import decode
+from bucketq.codec.document import Document
 from bucketq.errors import CorruptStateError
 from bucketq.model.effects.timekeeping import agreed, is_due
 from bucketq.model.operations import Configure, NoteTime, Request

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from bucketq.codec import Document
+from bucketq.codec.document import Document
 from bucketq.codec.segment_lines import decode_jobs, decode_keys
 from bucketq.errors import CorruptStateError
 from bucketq.model.operations import Cancel, Claim, Push, Request

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import bucketq
 from bucketq import InvalidRequestError, Job
 from bucketq.cli.app import app
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.errors import RejectedError
 from bucketq.model.state import State
 from bucketq.spark.data_source import BucketQDataSource

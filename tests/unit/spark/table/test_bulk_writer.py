@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import bucketq
 from bucketq.clock import SystemClock
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.objects.register import Register
 from bucketq.errors import RejectedError

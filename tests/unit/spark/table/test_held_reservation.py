@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bucketq import connect_sync
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.errors import RejectedError
 from bucketq.model.reservations import ReservationRecord
 from bucketq.spark.queue_access import QueueAccess

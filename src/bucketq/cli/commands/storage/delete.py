@@ -9,7 +9,7 @@ from bucketq.cli.opening import open_partitions
 from bucketq.cli.parameters import Url, Yes, option
 from bucketq.cli.terminal.output import Output, counted, counted_jobs, moment, plain, size
 from bucketq.cli.terminal.user_input import confirmed
-from bucketq.codec import decode
+from bucketq.codec.decode import decode
 from bucketq.errors import CorruptStateError
 
 # With --yes: how often to try if other processes keep changing the queue; a pause is better then.

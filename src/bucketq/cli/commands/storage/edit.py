@@ -13,7 +13,7 @@ from bucketq import admin
 from bucketq.cli.opening import open_object
 from bucketq.cli.parameters import Url, option
 from bucketq.cli.terminal.output import Output, counted, plain
-from bucketq.codec import TABLES
+from bucketq.codec.layout import TABLES
 from bucketq.errors import BucketQError, InvalidRequestError
 
 
