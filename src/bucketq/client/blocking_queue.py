@@ -14,11 +14,11 @@ from bucketq.client.loop_thread import LoopThread
 from bucketq.model import operations as ops
 from bucketq.model.audit_records import AuditEntry
 from bucketq.model.base import NewJob
-from bucketq.model.effects.operators import CancelAnswer
 from bucketq.model.job_batches import CancelledJobs
 from bucketq.model.job_ids import JobId
 from bucketq.model.limits import LimitInfo
 from bucketq.model.numbered_batches import BatchState, ConsumerInfo, ConsumerState, SettledJob
+from bucketq.model.operations import CancelAnswer
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Progress, Status
 from bucketq.model.schedules import SetAnswer

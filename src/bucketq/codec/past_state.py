@@ -13,12 +13,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from bucketq.model.history import ChangeRecord
+from bucketq.model.history import UNSET, ChangeRecord
 from bucketq.model.records import NOTHING, JobRecord
 from bucketq.model.settings import Settings
 
-UNSET = "unset"
-"""The field of a changed job that names those that it no longer has."""
 _KNOWN = frozenset(JobRecord.__struct_fields__) - {"lease"}
 _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode

@@ -14,9 +14,6 @@ from bucketq.codec.deletion_vector import is_vector_id
 from bucketq.codec.result_index import is_result_index_id
 from bucketq.codec.segment_file import is_segment_id
 from bucketq.errors import InvalidRequestError
-from bucketq.model.effects.limits.limit_changes import check_limit
-from bucketq.model.effects.schedule_changes import check_jitter
-from bucketq.model.effects.schedule_changes import check_times as check_due
 from bucketq.model.history import ChangeRecord, CopyRecord
 from bucketq.model.job_batches import BatchRecord
 from bucketq.model.job_ids import made_at
@@ -25,6 +22,8 @@ from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.partitions import FEATURE as PARTITIONS
 from bucketq.model.partitions import MAX_PARTITIONS, Partition
 from bucketq.model.records import JobRecord
+from bucketq.model.requests.checks import check_jitter, check_limit
+from bucketq.model.requests.checks import check_times as check_due
 from bucketq.model.requests.sessions import Session
 from bucketq.model.results import ResultRow
 from bucketq.model.schedules import ScheduleRecord

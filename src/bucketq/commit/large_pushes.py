@@ -27,8 +27,8 @@ from bucketq.commit.objects.queue_segments import QueueSegments
 from bucketq.commit.objects.segment_encoding import encode_in_turns
 from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError
-from bucketq.model.base import NewJob
-from bucketq.model.effects.pushes import may_grant, row_bytes
+from bucketq.model.base import NewJob, row_bytes
+from bucketq.model.effects.pushes import may_grant
 from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.numbered_batches import Publish
 from bucketq.model.operations import Push, Request

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
 from msgspec import Raw, Struct
 
-from bucketq.model.records import Backoff, Encoding, OnFailed
+from bucketq.model.records import Backoff, Encoding, JobRecord, OnFailed
 
 MAX_FOLLOW_UPS = 1000
 MAX_FOLLOW_UP_BYTES = 1 << 20
 """How many jobs a completion may push, and how many bytes their payloads may have together. They
 pass the limits of the queue, so that a completion is never refused, and are written at once."""
+
+LINE_BYTES = 200
+"""About what the line of a waiting job takes beside its payload."""
 
 UniqueScope = Literal["queued", "queued+running"]
 """Which jobs a unique job is compared with."""
@@ -59,6 +63,11 @@ class NewJob(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     traceparent: str | None = None
     """The span in which it was pushed, as W3C Trace Context writes it. No part of what is pushed:
     a push that is repeated in another span is the same push."""
+
+
+def row_bytes(jobs: Sequence[NewJob | JobRecord]) -> int:
+    """About how many bytes the lines of waiting jobs take."""
+    return LINE_BYTES * len(jobs) + sum([len(job.payload) for job in jobs])
 
 
 class Operation(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag=str.lower):

@@ -34,6 +34,8 @@ COPY_VERSIONS = 1024
 """For so many versions a copy may be named after it was made: minutes of a busy queue. A sweep
 deletes one that is not named by then."""
 
+UNSET = "unset"
+"""The field of a changed job that names those that it no longer has."""
 _SECRET = ("lease",)
 _SAME = ("id", "seq")
 _FIELDS = JobRecord.__struct_fields__
@@ -353,5 +355,5 @@ def _changed_fields(before: JobRecord, after: JobRecord) -> dict[str, Any]:
         else:
             fields[name] = new
     if unset:
-        fields["unset"] = unset
+        fields[UNSET] = unset
     return fields

@@ -9,7 +9,7 @@ commits is decided by ``apply``.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Raw, Struct, field
 
@@ -135,6 +135,10 @@ class ReleaseMany(Operation, frozen=True):
 
     leases: tuple[LeaseRef, ...]
     delay_s: float = 0.0
+
+
+CancelAnswer = Literal["cancelled", "requested", "finished"]
+"""It is cancelled, now or before; its worker was asked to stop; it has ended in another way."""
 
 
 class Cancel(Operation, frozen=True):

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from bucketq.codec.past_state import UNSET
-from bucketq.model.history import ChangeRecord
+from bucketq.model.history import UNSET, ChangeRecord
 from bucketq.model.records import NOTHING
 from bucketq.model.side_objects import is_object_name, is_side
 

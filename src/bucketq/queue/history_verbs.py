@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from bucketq.codec.past_state import PastState
 from bucketq.errors import HistoryGapError, InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
@@ -27,6 +26,9 @@ from bucketq.model.history import (
 )
 from bucketq.queue.change import Change, HistoryRange, change_of
 from bucketq.queue.sender import Sender
+
+if TYPE_CHECKING:  # Most processes never read a past version.
+    from bucketq.codec.past_state import PastState
 
 _FIRST_PAUSE_S = 0.05
 _LAST_PAUSE_S = 1.0
@@ -148,6 +150,8 @@ class HistoryVerbs:
 
     async def _past_state(self, version: int | None, at: datetime | None) -> PastState:
         """Put an earlier version together."""
+        from bucketq.codec.past_state import PastState  # noqa: PLC0415 - see above
+
         self._sender.check_open()
         _check_moment(version, at)
         until = "" if at is None else at.isoformat()

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
-from bucketq.model.effects.links.batch_changes import check_callback
 from bucketq.model.job_batches import (
     CancelBatch,
     CancelJobs,
@@ -20,6 +19,7 @@ from bucketq.model.job_batches import (
     OpenBatch,
     ReadBatches,
 )
+from bucketq.model.requests.checks import check_callback
 from bucketq.queue.arguments import as_plain
 from bucketq.queue.job_batch import Batch, BatchInfo, read_batch_info
 from bucketq.queue.push_options import JobSpec, new_job

@@ -22,8 +22,7 @@ from bucketq.commit.request_ids import UNJUDGED, RequestId, parse_token, token_o
 from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError, NotDurableError, SupersededError, UnavailableError
 from bucketq.model import operations as ops
-from bucketq.model.base import NewJob
-from bucketq.model.effects.pushes import row_bytes
+from bucketq.model.base import NewJob, row_bytes
 from bucketq.model.requests.plain_jobs import PlainJobs, completions
 
 _MAX_CALLS = 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import cast
 
 from bucketq.errors import InvalidRequestError
-from bucketq.model.effects.limits.limit_changes import check_limit, check_target
 from bucketq.model.limits import (
     LimitInfo,
     ReadLimits,
@@ -14,6 +13,7 @@ from bucketq.model.limits import (
     group_target,
     kind_target,
 )
+from bucketq.model.requests.checks import check_limit, check_target
 from bucketq.model.schedules import SetAnswer
 from bucketq.queue.arguments import Duration, seconds
 from bucketq.queue.sender import Sender

@@ -17,7 +17,7 @@ from bucketq.commit.base import Committer
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.model import operations as ops
-from bucketq.model.effects.operators import CancelAnswer
+from bucketq.model.operations import CancelAnswer
 from bucketq.model.queue_stats import Stats
 from bucketq.model.records import Progress, Status
 from bucketq.model.settings import Settings

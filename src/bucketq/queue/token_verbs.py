@@ -14,7 +14,7 @@ from typing import cast
 from bucketq.commit.request_ids import RequestId
 from bucketq.errors import InvalidRequestError
 from bucketq.model import operations as ops
-from bucketq.model.effects import access
+from bucketq.model.requests.checks import check_rights, check_token_id, check_token_name
 from bucketq.model.tokens import (
     ID_BYTES,
     SECRET_BYTES,
@@ -50,7 +50,7 @@ class TokenVerbs:
         ``UnavailableError``, use the same open queue: no other can make the same token again.
         """
         self._sender.check_open()
-        access.check_token_name(name)
+        check_token_name(name)
         several = _rights(rights)
         lifetime_s = _lifetime(ttl_s)
         request_id = self._sender.new_id(ops.GrantToken, request)
@@ -74,7 +74,7 @@ class TokenVerbs:
 
         The queue still requires tokens after that, even if it was the last one.
         """
-        access.check_token_id(token_id)
+        check_token_id(token_id)
         return cast("bool", await self._sender.send(ops.RevokeToken(id=token_id), request))
 
     def _make(self, request_id: RequestId) -> tuple[str, str]:
@@ -98,7 +98,7 @@ def _rights(rights: object) -> tuple[Right, ...]:
         several = tuple(rights)
     else:
         several = ()
-    access.check_rights(several)
+    check_rights(several)
     return cast("tuple[Right, ...]", several)
 
 

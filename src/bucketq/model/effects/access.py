@@ -18,13 +18,13 @@ from bucketq.model import check, job_batches, limits, schedules
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.operations import Configure, GrantToken, ReadTokens, RevokeToken
+from bucketq.model.requests.checks import check_rights, check_token_id, check_token_name
 from bucketq.model.results import Wait
 from bucketq.model.side_objects import KeepObject, PutPart, ReadPart, StageObject
 from bucketq.model.state import State
-from bucketq.model.tokens import MAX_TOKEN_NAME, RIGHTS, Right, TokenInfo, TokenRecord
+from bucketq.model.tokens import RIGHTS, Right, TokenInfo, TokenRecord
 from bucketq.model.worker_records import Announce, ReadWorkers
 
-_ID = re.compile(r"[0-9a-f]{8}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 _OPERATIONS: dict[Right, tuple[type, ...]] = {
@@ -151,30 +151,6 @@ def revoke(state: State, operation: RevokeToken, now: datetime) -> bool:
 def read_tokens(state: State, _operation: ReadTokens, now: datetime) -> tuple[TokenInfo, ...]:
     """Return the valid tokens, in the order in which they were granted."""
     return tuple(token.info() for token in state.tokens if token.is_live(now))
-
-
-def check_token_id(token_id: object) -> None:
-    """Check the id of a token. It is not shown, for it may be a whole token by mistake."""
-    if not isinstance(token_id, str) or not _ID.fullmatch(token_id):
-        raise InvalidRequestError(
-            "a token's id has 8 hexadecimal digits: give the middle of bq_<id>_<secret>, "
-            "as `bucketq token list` shows it"
-        )
-
-
-def check_token_name(name: object) -> None:
-    """Check the name of a token."""
-    check.text(name, "token name")
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_TOKEN_NAME or not name.isprintable():
-        raise InvalidRequestError(
-            f"a token's name must have 1 to {MAX_TOKEN_NAME} characters that can be printed"
-        )
-
-
-def check_rights(rights: tuple[object, ...]) -> None:
-    """Check the rights of a token."""
-    if not rights or any(right not in RIGHTS for right in rights):
-        raise InvalidRequestError(f"a token needs one or more of the rights {', '.join(RIGHTS)}")
 
 
 def _check(operation: GrantToken) -> None:

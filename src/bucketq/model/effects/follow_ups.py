@@ -13,26 +13,17 @@ can have pushed them, so they are not looked for in segments.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from bucketq.errors import InvalidRequestError, PayloadTooLargeError, RejectedError
-from bucketq.model import check
-from bucketq.model.base import MAX_FOLLOW_UP_BYTES, MAX_FOLLOW_UPS, NewJob
+from bucketq.model.base import NewJob, row_bytes
 from bucketq.model.effects import unique_jobs
 from bucketq.model.effects.push_keys import digest_of, is_valid_key, keys_to_drop
-from bucketq.model.effects.pushes import (
-    add_some,
-    look_up_unique,
-    row_bytes,
-    without,
-)
-from bucketq.model.id_hashes import unique_name
+from bucketq.model.effects.pushes import add_some, look_up_unique, without
 from bucketq.model.job_ids import is_made_by, made_by
 from bucketq.model.operations import Complete, Completion
 from bucketq.model.records import JobRecord
-from bucketq.model.settings import MIB, Settings
 from bucketq.model.state import State
 
 
@@ -47,69 +38,6 @@ class _FollowUpPlan(NamedTuple):
     """The jobs with unique names."""
     changed: Sequence[tuple[JobRecord, JobRecord]]
     """Jobs that wait, as they are and as they will be."""
-
-
-def check_follow_ups(jobs: Sequence[NewJob], settings: Settings) -> None:
-    """Check what does not depend on other jobs. Raises ``InvalidRequestError`` and the like."""
-    check_amount(len(jobs), 0)
-    size_bytes = 0
-    for job in jobs:
-        size_bytes += check_follow_up(job, settings)
-    check_amount(len(jobs), size_bytes)
-    names = [name for job in jobs for name in names_of(job)]
-    if len(set(names)) < len(names):
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise stands_twice(twice)
-
-
-def check_amount(count: int, size_bytes: int) -> None:
-    """Check how many jobs one completion pushes, and how many bytes their payloads have."""
-    if count > MAX_FOLLOW_UPS:
-        raise InvalidRequestError(
-            f"more than {MAX_FOLLOW_UPS:,} jobs are pushed with one completion: push one job that "
-            "pushes the others"
-        )
-    if size_bytes > MAX_FOLLOW_UP_BYTES:
-        raise PayloadTooLargeError(
-            f"the jobs that are pushed with one completion have more than {MAX_FOLLOW_UP_BYTES:,} "
-            "bytes of payload, without those that are large: push fewer or smaller ones"
-        )
-
-
-def check_follow_up(job: NewJob, settings: Settings, most_bytes: int = MIB) -> int:
-    """Check one job, and return how many bytes its payload has in the job.
-
-    A client passes ``most_bytes``, because it has not written a large payload yet.
-    """
-    try:
-        size_bytes = check.new_job(job, settings, most_bytes)
-        if job.unique is not None:
-            unique_jobs.check_settings(job, settings)
-        if job.batch_id is not None or job.after:
-            raise InvalidRequestError(
-                "a job that is pushed with a completion cannot have batch_id or after: these may "
-                "be refused, and a completion is not; push it before"
-            )
-    except RejectedError as error:
-        # What the settings do not allow is the fault of this job, and not of the queue.
-        if type(error) is RejectedError:
-            raise InvalidRequestError(str(error)) from error
-        raise
-    return size_bytes
-
-
-def names_of(job: NewJob) -> Iterator[tuple[str, str]]:
-    """Yield what must be different in all jobs of a completion."""
-    yield ("job id", job.id)
-    if job.key is not None:
-        yield ("idempotency key", job.key)
-    if job.unique is not None:
-        yield ("unique name", unique_name(job.kind, job.unique))
-
-
-def stands_twice(name: tuple[str, str]) -> InvalidRequestError:
-    """Return the error for a name that two jobs of a completion have."""
-    return InvalidRequestError(f"{name[0]} {name[1]!r} stands twice in one completion")
 
 
 def look_ahead(

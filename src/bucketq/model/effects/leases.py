@@ -19,11 +19,7 @@ from msgspec.structs import replace
 from bucketq.errors import InvalidRequestError, JobGoneError, LeaseLostError
 from bucketq.model import check
 from bucketq.model.effects.attempts import lease_of, start_all
-from bucketq.model.effects.follow_ups import (
-    check_follow_ups,
-    look_ahead,
-    push_follow_ups,
-)
+from bucketq.model.effects.follow_ups import look_ahead, push_follow_ups
 from bucketq.model.effects.next_jobs import take_next
 from bucketq.model.effects.retry_delay import attempts_left, delay_after_failure
 from bucketq.model.effects.side_refs import check_completions, note_named
@@ -43,6 +39,7 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.records import HEARD, MAX_SNOOZES, NOTHING, Failure, JobRecord, Progress
+from bucketq.model.requests.checks import check_follow_ups
 from bucketq.model.settings import MIB
 from bucketq.model.state import State
 

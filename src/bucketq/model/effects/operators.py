@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 from operator import attrgetter
-from typing import Literal
 
 from msgspec.structs import replace
 
@@ -21,6 +20,7 @@ from bucketq.model.indexes.finished_jobs import finished_at
 from bucketq.model.job_batches import CancelJobs, CancelledJobs
 from bucketq.model.operations import (
     Cancel,
+    CancelAnswer,
     Configure,
     List,
     Pause,
@@ -41,9 +41,6 @@ many are dropped at a time. Until then they are invalid and only take up room.""
 _PAGE_JOBS = 300
 """How many dead jobs in segments are finished by one commit, which writes all of them: 75 KB with
 payloads of 100 bytes."""
-
-CancelAnswer = Literal["cancelled", "requested", "finished"]
-"""It is cancelled, now or before; its worker was asked to stop; it has ended in another way."""
 
 
 def cancel(state: State, operation: Cancel, now: datetime) -> CancelAnswer:

@@ -21,7 +21,7 @@ from bucketq.errors import (
     RejectedError,
 )
 from bucketq.model import check
-from bucketq.model.base import NewJob
+from bucketq.model.base import LINE_BYTES, NewJob, row_bytes
 from bucketq.model.effects import unique_jobs
 from bucketq.model.effects.links import job_links
 from bucketq.model.effects.push_keys import (
@@ -45,9 +45,6 @@ from bucketq.model.segments import Pushed, WrittenSegment
 from bucketq.model.settings import MIB, Settings
 from bucketq.model.side_objects import content_in
 from bucketq.model.state import State
-
-_LINE_BYTES = 200
-"""About what the line of a waiting job takes beside its payload."""
 
 _id, _kind = attrgetter("id"), attrgetter("kind")
 
@@ -169,11 +166,6 @@ def may_grant(state: State, operation: Push | Publish) -> bool:
     return True
 
 
-def row_bytes(jobs: Sequence[NewJob | JobRecord]) -> int:
-    """About how many bytes the lines of waiting jobs take."""
-    return _LINE_BYTES * len(jobs) + sum([len(job.payload) for job in jobs])
-
-
 def is_published(state: State, operation: Publish | Reserve | Adopt) -> bool:
     """Whether a position of a writer was reached; raises if it is not one."""
     check.name(operation.writer, "writer")
@@ -222,7 +214,7 @@ def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> tuple[int, bool]:
             f"{size_bytes:,} bytes of payload in one push, at most "
             f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
         )
-    return _LINE_BYTES * len(jobs) + size_bytes, is_plain
+    return LINE_BYTES * len(jobs) + size_bytes, is_plain
 
 
 def _check_each(jobs: tuple[NewJob, ...], settings: Settings, most_bytes: int) -> tuple[int, bool]:

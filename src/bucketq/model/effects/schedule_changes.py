@@ -14,12 +14,13 @@ from msgspec import structs
 from bucketq.base32 import crockford
 from bucketq.errors import InvalidRequestError, RejectedError, ScheduleNotFoundError
 from bucketq.model import check, job_ids
-from bucketq.model.base import NewJob
-from bucketq.model.effects.pushes import push, row_bytes
+from bucketq.model.base import NewJob, row_bytes
+from bucketq.model.effects.pushes import push
 from bucketq.model.effects.room import check_room
 from bucketq.model.effects.side_refs import refuse_side
 from bucketq.model.operations import Push, Request
 from bucketq.model.partitions import id_made_in
+from bucketq.model.requests.checks import check_jitter, check_times
 from bucketq.model.schedules import (
     FEATURE,
     MISSED,
@@ -41,16 +42,11 @@ _FORMAT = 2
 """The first format with a list of features."""
 _PAYLOAD_BYTES = 16 * KIB
 """The largest payload: every commit writes it, whether the schedule is due or not."""
-_SHORTEST_S = 1.0
-"""The shortest interval: what is due more often than a queue commits is work for a loop."""
-_LONGEST_JITTER_S = 86400.0
-"""The longest jitter: with more than a day, it would be unclear to which run a job belongs."""
 _OF_ONE_PUSH = (
     *("delay_s", "run_at", "key", "replay_of", "unique", "expires_in_s", "batch_id"),
     "traceparent",
 )
 """Options of a job that are for one push, and not for every run of a schedule."""
-_CRON_FIELDS = 5
 _TEMPLATE = (
     "kind",
     "payload",
@@ -261,30 +257,3 @@ def _check_job(state: State, job: NewJob) -> None:
             f"the payload of a schedule has {size_bytes:,} bytes, at most {_PAYLOAD_BYTES:,} are "
             "allowed; put the data in an object of its own, and its address here"
         )
-
-
-def check_times(cron: str, timezone: str, every_s: float) -> None:
-    """Check when a schedule is due, as far as that is possible without a library."""
-    if bool(cron) is bool(every_s):
-        raise InvalidRequestError("a schedule needs cron or every_s (more than 0), and not both")
-    if not cron:
-        check.delay(every_s, "every_s")
-        if every_s < _SHORTEST_S:
-            raise InvalidRequestError(f"every_s must be at least {_SHORTEST_S:g}, got {every_s!r}")
-        if timezone != "UTC":
-            raise InvalidRequestError("timezone is for cron; an interval is the same everywhere")
-        return
-    check.name(cron, "cron")
-    check.name(timezone, "timezone")
-    if cron.split(" ") != cron.split() or len(cron.split()) != _CRON_FIELDS:
-        raise InvalidRequestError(
-            f"cron must have {_CRON_FIELDS} fields (minute, hour, day of the month, month, day of "
-            f"the week) with one blank between them, got {cron!r}"
-        )
-
-
-def check_jitter(jitter_s: float) -> None:
-    """Check how long a run may wait."""
-    check.delay(jitter_s, "jitter_s")
-    if jitter_s > _LONGEST_JITTER_S:
-        raise InvalidRequestError(f"jitter_s must be at most {_LONGEST_JITTER_S:.0f} seconds")

@@ -17,20 +17,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from bucketq.errors import InvalidRequestError, RejectedError
+from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
 from bucketq.model.check import RESERVED
 from bucketq.model.id_hashes import unique_name
 from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.settings import Settings
+from bucketq.model.requests import checks
 from bucketq.model.state import State
 
 FEATURE = "unique"
 """What an object with unique jobs requires of its readers: others would write segments in which
 such jobs cannot be found by their names."""
-_FORMAT = 2
-"""The first format with a list of features."""
-
 
 _Times = tuple[datetime | None, datetime | None]
 """From when a job may run, and when it expires."""
@@ -52,26 +49,11 @@ def period_key(job: NewJob) -> str | None:
     return RESERVED + unique_name(job.kind, job.unique)
 
 
-def check_settings(job: NewJob, settings: Settings) -> None:
-    """Refuse a unique job that the settings of the queue do not allow."""
-    if settings.max_format < _FORMAT:
-        raise RejectedError(
-            f"unique jobs need max_format {_FORMAT}: run `bucketq upgrade` once every process of "
-            "the queue has been upgraded"
-        )
-    longest = settings.key_retention_s
-    if job.unique_s is not None and job.unique_s > longest:
-        raise InvalidRequestError(
-            f"a unique name is remembered for up to {longest:g} seconds (key_retention_s), "
-            f"not for {job.unique_s:g}; raise the setting, or shorten the period"
-        )
-
-
 def check_unique(state: State, jobs: Sequence[NewJob]) -> None:
     """Refuse what the settings of the queue do not allow, and names that stand twice."""
     names = set[str]()
     for job in jobs:
-        check_settings(job, state.settings)
+        checks.check_unique(job, state.settings)
         if _name(job) in names:
             raise InvalidRequestError(
                 f"unique name {job.unique!r} of kind {job.kind} stands twice in one push"

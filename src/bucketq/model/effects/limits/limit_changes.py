@@ -13,8 +13,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from bucketq.errors import InvalidRequestError, RejectedError
-from bucketq.model import check
+from bucketq.errors import RejectedError
 from bucketq.model.effects.limits.limit_room import limit_of_group
 from bucketq.model.limits import (
     EVERY_GROUP,
@@ -28,6 +27,7 @@ from bucketq.model.limits import (
     group_target,
     kind_target,
 )
+from bucketq.model.requests.checks import check_limit, check_target
 from bucketq.model.schedules import SetAnswer
 from bucketq.model.state import State
 
@@ -35,12 +35,6 @@ _MOST_SHOWN = 100
 """So many limits that are reached are shown: there may be one for each of thousands of groups."""
 _FORMAT = 2
 """The first format with a list of features."""
-_MOST_RUNNING = 1_000_000
-_MOST_STARTS = 100_000
-"""The largest rate: with more starts in the shortest period, their distance would be a few
-microseconds, which is as exact as times are."""
-_SHORTEST_S, _LONGEST_S = 1.0, 30 * 86400.0
-"""A bucket of a longer period would be in the object for months."""
 
 
 def set_limit(state: State, operation: SetLimit, now: datetime) -> SetAnswer:
@@ -121,41 +115,6 @@ def mend_bucket(state: State, bucket: BucketRecord, now: datetime) -> None:
     else:
         state.put_bucket(replace(bucket, full_at=now + limit.period), limit.period)
         state.waiting.turns.show_all()
-
-
-def check_limit(operation: SetLimit) -> None:
-    """Check a limit. Raises ``InvalidRequestError``."""
-    check_target(operation.target)
-    if operation.running is None and operation.rate is None:
-        raise InvalidRequestError("a limit needs running, or a rate, or both")
-    if (operation.rate is None) is not (operation.period_s is None):
-        raise InvalidRequestError("a rate needs a number of starts and a period")
-    if operation.running is not None:
-        check.whole_number(operation.running, "running", 1, _MOST_RUNNING)
-    if operation.rate is not None:
-        check.whole_number(operation.rate, "rate", 1, _MOST_STARTS)
-    if operation.period_s is not None:
-        check.delay(operation.period_s, "the period of a rate")
-        if not _SHORTEST_S <= operation.period_s <= _LONGEST_S:
-            raise InvalidRequestError(
-                f"the period of a rate must be between {_SHORTEST_S:g} second and "
-                f"{_LONGEST_S / 86400:g} days, got {operation.period_s!r} seconds"
-            )
-
-
-def check_target(target: object) -> None:
-    """Check what a limit holds for."""
-    check.text(target, "the target of a limit")
-    field, _, name = target.partition("=") if isinstance(target, str) else ("", "", "")
-    if field == "kind":
-        check.kind(name)
-    elif field != "group":
-        raise InvalidRequestError(
-            f"a limit holds for kind=NAME, group=NAME, or group={EVERY_GROUP} for every group; "
-            f"got {target!r}"
-        )
-    elif name != EVERY_GROUP:
-        check.group(name)
 
 
 def _change(state: State, change: Callable[[], None], now: datetime) -> None:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from bucketq.base32 import crockford
 from bucketq.errors import BatchNotFoundError, InvalidRequestError, KeyConflictError, RejectedError
 from bucketq.model import check, job_ids
-from bucketq.model.base import NewJob
 from bucketq.model.effects.side_refs import refuse_side
 from bucketq.model.job_batches import (
     FEATURE,
@@ -26,6 +25,7 @@ from bucketq.model.job_batches import (
 )
 from bucketq.model.partitions import id_made_in
 from bucketq.model.records import JobRecord
+from bucketq.model.requests.checks import check_callback
 from bucketq.model.settings import KIB
 from bucketq.model.state import State
 
@@ -176,11 +176,3 @@ def _check(state: State, operation: OpenBatch) -> None:
                 f"the payload of a callback has {size_bytes:,} bytes, at most {_PAYLOAD_BYTES:,} "
                 "are allowed; put the data in an object of its own, and its address here"
             )
-
-
-def check_callback(job: NewJob) -> None:
-    """Refuse options that the callback of a batch cannot have."""
-    plain = NewJob(id=job.id, **{name: getattr(job, name) for name in _TEMPLATE})
-    for name in job.__struct_fields__:
-        if getattr(job, name) != getattr(plain, name):
-            raise InvalidRequestError(f"the job that a batch ends with cannot have {name}")
