@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from bucketq.archive.archive_layout import Layout
@@ -286,11 +287,12 @@ class QueueFactory:
             await direct.open()
             return direct
 
+        register = self.register(machine)
         return ObjectFinder(
-            self.register(machine),
+            register.heading,
             machine.transport,
             machine.name,
-            create=True,
+            create=partial(register.open, create=True),
             client=name,
             launcher=self._launcher(program),
             write_directly=write_directly if program.kind == "frugal" else None,

@@ -173,7 +173,7 @@ class World:
         register = self._register()
         while True:
             with suppress(UnavailableError):
-                self.record = (await register.peek()).broker
+                self.record = (await register.heading.read()).broker
                 if self.record is not None:
                     self.events.epochs.add(self.record.epoch)
             await asyncio.sleep(_LOOK_S)
@@ -239,7 +239,7 @@ class World:
             code = await asyncio.to_thread(broker.wait)
             if code != 0:
                 self.events.exits.append(f"exit code {code}: {broker.text()}")
-        record = (await self._register().peek()).broker
+        record = (await self._register().heading.read()).broker
         assert record is not None
         assert record.address == "", f"the address of {record} was not cleared"
         self.events.epochs.add(record.epoch)
@@ -257,7 +257,7 @@ class World:
         """Wait until one of the brokers leads: no client is left to take over."""
         register, deadline = self._register(), time.monotonic() + _TOO_LONG_S
         while True:
-            record = (await register.peek()).broker
+            record = (await register.heading.read()).broker
             if record is not None:
                 self.events.epochs.add(record.epoch)
                 for broker in self.brokers:

@@ -41,8 +41,11 @@ GRPC = {"google.protobuf", "grpc", "bucketq.rpc.grpc.grpc_client"}
 PARTITIONED = "bucketq.commit.partitioned.partitioned_committer"
 GROUP = {"bucketq.broker.leader", "bucketq.commit.group_committer", PARTITIONED}
 """What commits for several callers or partitions at once."""
-WRITER = {"bucketq.commit.direct_committer", "bucketq.model.transitions"}
-"""What a process needs that writes the object itself."""
+WRITER = {
+    *("bucketq.commit.direct_committer", "bucketq.commit.objects.register"),
+    *("bucketq.codec.decode", "bucketq.model.state", "bucketq.model.transitions"),
+}
+"""What a process needs that reads or writes jobs in the object itself."""
 SELDOM = {"ctypes", "zoneinfo"}
 BULK = {"bucketq.cli.bulk.feeds", "bucketq.commit.bulk_write"}
 

@@ -112,17 +112,15 @@ def test_an_answer_before_its_commit_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_calling_an_unknown_outcome_failed_is_noticed(monkeypatch: Patch) -> None:
-    async def ask(self: Register, answer: Any, size_bytes: int) -> Any:
+    async def send(self: Register, *args: Any) -> None:
         try:
-            return await ask_and_wait(self, answer, size_bytes)
+            await send_really(self, *args)
         except UnavailableError as error:
-            if size_bytes == 0:
-                raise
             message = "the write failed"
             raise InvalidRequestError(message) from error
 
-    ask_and_wait = Register._ask
-    monkeypatch.setattr(Register, "_ask", ask)
+    send_really = Register._send
+    monkeypatch.setattr(Register, "_send", send)
     expect("nothing refused takes effect")
 
 

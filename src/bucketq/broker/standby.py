@@ -138,7 +138,7 @@ class Standby:
     async def _read_record(self) -> BrokerRecord | None:
         while True:
             try:
-                heading = await self._register.peek()
+                heading = await self._register.heading.read()
             except (UnavailableError, StoreRefusedError) as error:
                 await self._unreadable.wait(error)
             except ObjectMissingError as error:

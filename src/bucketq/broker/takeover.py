@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from bucketq.clock import Clock
-from bucketq.codec.document import Document
-from bucketq.commit.objects.register import Register
 from bucketq.errors import SupersededError
 from bucketq.model.operations import Lead, Request
 from bucketq.model.records import BrokerRecord
@@ -28,6 +26,10 @@ from bucketq.rpc.transport import (
     Transport,
     UntrustedError,
 )
+
+if TYPE_CHECKING:  # Clients only ask who leads.
+    from bucketq.codec.document import Document
+    from bucketq.commit.objects.register import Register
 
 PING_S = 1.5
 """How long a broker may take to answer a ping from memory."""
@@ -145,7 +147,7 @@ async def elect(register: Register, clock: Clock, identity: Identity, after: int
         DeposedError: Another broker was faster, or too many writers were.
         UnavailableError: The storage did not answer a read.
     """
-    from bucketq.model.transitions import apply  # noqa: PLC0415 - clients only ask who leads
+    from bucketq.model.transitions import apply  # noqa: PLC0415 - see above
 
     document = await register.load()
     lead = Request(

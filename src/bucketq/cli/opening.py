@@ -11,7 +11,6 @@ from bucketq.cli.parsing import check_timeout
 
 if TYPE_CHECKING:
     from bucketq.admin import QueueObject
-    from bucketq.clock import Clock
     from bucketq.queue.queue import Queue
     from bucketq.store.url import Location
 
@@ -102,14 +101,14 @@ async def open_partitions(url: str, timeout_s: float) -> AsyncIterator[list[Queu
         await location.store.close()
 
 
-async def partitions_at(location: Location, clock: Clock, timeout_s: float) -> list[Location]:
+async def partitions_at(location: Location, timeout_s: float) -> list[Location]:
     """Return where the partitions of a queue are; of a queue without any, where it is itself.
 
     If the object cannot be read soon, the address decides.
     """
     import asyncio
 
-    from bucketq.commit.objects.register import Register
+    from bucketq.commit.objects.heading_reader import HeadingReader
     from bucketq.errors import BucketQError
     from bucketq.model.partitions import OtherPartitionsError
     from bucketq.store.base import ObjectMissingError
@@ -117,8 +116,7 @@ async def partitions_at(location: Location, clock: Clock, timeout_s: float) -> l
     wanted = location.partition
     try:
         async with asyncio.timeout(min(timeout_s, _READ_S)):
-            register = Register(location.store, location.key, location.url, clock, wanted)
-            await register.peek()
+            await HeadingReader(location.store, location.key, location.url, wanted).read()
     except OtherPartitionsError as error:
         if wanted is not None or not error.count:
             raise

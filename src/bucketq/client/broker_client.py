@@ -19,6 +19,7 @@ from bucketq.client.connect_arguments import (
     BROKERS,
     ConnectArguments,
     Launch,
+    archive_writer,
     direct_committer,
     own_register,
 )
@@ -26,7 +27,7 @@ from bucketq.client.discovery import ObjectFinder
 from bucketq.client.launcher import HostLock, InsideLauncher, Launcher, SpawnLauncher
 from bucketq.client.remote_committer import RemoteCommitter
 from bucketq.clock import Clock
-from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.heading_reader import HeadingReader
 from bucketq.errors import InvalidRequestError
 from bucketq.model.partitions import Partition
 from bucketq.rpc.address import secured, split_address, this_host
@@ -86,14 +87,17 @@ def open_client(
     clock: Clock,
     *,
     may_write: bool,
-    register: Register,
+    reader: HeadingReader,
 ) -> RemoteCommitter:
-    """Make the committer of a queue whose object this process can read, with ``register``.
+    """Make the committer of a queue whose object this process can read, with ``reader``.
 
     Unless it ``may_write``, it neither writes directly nor starts a broker.
     """
     credentials = arguments.credentials
     transport = _grpc(credentials, clock)
+
+    async def create() -> None:
+        await own_register(location, clock).open(create=True)
 
     async def write_directly() -> DirectCommitter:
         direct = direct_committer(location, arguments, clock, own_register(location, clock))
@@ -102,10 +106,10 @@ def open_client(
 
     starts = may_write and location.is_of_this_host
     finder = ObjectFinder(
-        register,
+        reader,
         transport,
         this_host(),
-        create=arguments.create,
+        create=create if arguments.create else None,
         client=arguments.worker,
         is_shared=location.scope == "shared",
         launcher=_launcher(location, clock, transport, arguments.launch) if starts else None,
@@ -166,16 +170,14 @@ def _launcher(
         url = location.queue_url or location.url  # It serves all partitions.
         return SpawnLauncher(url, HostLock(url), _IDLE_EXIT_S)
     lock = HostLock(location.url)
-    from bucketq.archive.archive_layout import Layout  # noqa: PLC0415 - see above
-    from bucketq.archive.writer import ArchiveWriter  # noqa: PLC0415
-    from bucketq.broker.broker import Broker  # noqa: PLC0415
+    from bucketq.broker.broker import Broker  # noqa: PLC0415 - see above
     from bucketq.broker.server import Server  # noqa: PLC0415
 
     broker = Broker(
         own_register(location, clock),
         clock,
         transport,
-        archive=ArchiveWriter(location.store, Layout.of(location.store.url, location.key)),
+        archive=archive_writer(location),
         is_shared=False,
     )
     server = Server(transport, clock, this_host())

@@ -30,7 +30,7 @@ from bucketq.client.connect_arguments import (
 )
 from bucketq.clock import Clock, SystemClock
 from bucketq.commit.base import Committer
-from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.heading_reader import HeadingReader
 from bucketq.errors import ClosedError, InvalidRequestError
 from bucketq.model.partitions import OtherPartitionsError, Partition
 from bucketq.queue.queue import Queue
@@ -100,7 +100,7 @@ class UnopenedQueue(Generic[T]):
     def _committer(self, partitions: int) -> Committer:
         """Choose how requests are committed; 0 partitions: the queue has none."""
         place, arguments, clock = self._place, self._arguments, self._clock
-        registers: list[Register] = []
+        readers: list[HeadingReader] = []
 
         def make(index: int) -> Committer:
             if isinstance(place, str):
@@ -109,11 +109,10 @@ class UnopenedQueue(Generic[T]):
                 remote = _broker_client().open_remote(place, arguments, clock, part_of)
                 return remote
             if not partitions:
-                return self._committer_at(place, own_register(place, clock))
-            known = registers[0].partition if registers else None
+                return self._committer_at(place, readers)
+            known = readers[0].partition if readers else None
             part = place.at_partition(index, partitions, "" if known is None else known.queue)
-            registers.append(own_register(part, clock))
-            return self._committer_at(part, registers[-1])
+            return self._committer_at(part, readers)
 
         if not partitions:
             return make(0)
@@ -124,7 +123,8 @@ class UnopenedQueue(Generic[T]):
         where = place if isinstance(place, str) else place.url
         return PartitionedCommitter(where, partitions, make, clock, timeout_s=arguments.timeout_s)
 
-    def _committer_at(self, place: Location, register: Register) -> Committer:
+    def _committer_at(self, place: Location, readers: list[HeadingReader]) -> Committer:
+        """Make the committer of a place, and add what reads the heading there."""
         arguments, clock = self._arguments, self._clock
         mode = arguments.mode
         if mode == "remote" and place.scope == "process":
@@ -135,10 +135,13 @@ class UnopenedQueue(Generic[T]):
         if mode == "auto" and (not _has_grpc() or _is_forked()):
             mode = "direct"
         if mode in {"auto", "remote"}:
+            readers.append(HeadingReader(place.store, place.key, place.url, place.partition))
             client: Committer = _broker_client().open_client(
-                place, arguments, clock, may_write=mode == "auto", register=register
+                place, arguments, clock, may_write=mode == "auto", reader=readers[-1]
             )
             return client
+        register = own_register(place, clock)
+        readers.append(register.heading)
         if mode == "embedded":
             return group_committer(place, arguments, clock, register)
         return direct_committer(place, arguments, clock, register)

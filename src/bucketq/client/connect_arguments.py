@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from bucketq.archive.archive_layout import Layout
-from bucketq.archive.writer import ArchiveWriter
 from bucketq.clock import Clock
-from bucketq.commit.objects.register import Register
 from bucketq.commit.objects.writer_name import writer_name
 from bucketq.errors import InvalidRequestError
 from bucketq.model import check
@@ -21,8 +18,10 @@ from bucketq.rpc.grpc.tls import read_client
 from bucketq.store.url import Location
 
 if TYPE_CHECKING:
+    from bucketq.archive.writer import ArchiveWriter
     from bucketq.commit.direct_committer import DirectCommitter
     from bucketq.commit.group_committer import GroupCommitter
+    from bucketq.commit.objects.register import Register
 
 Mode = Literal["auto", "direct", "embedded", "remote"]
 Launch = Literal["inside", "spawn", "never"]
@@ -78,7 +77,7 @@ def direct_committer(
         clock,
         timeout_s=arguments.timeout_s,
         create=arguments.create,
-        archive=_archive(place),
+        archive=archive_writer(place),
         fires_schedules=arguments.fires_schedules,
     )
 
@@ -94,16 +93,22 @@ def group_committer(
         clock,
         timeout_s=arguments.timeout_s,
         create=arguments.create,
-        archive=_archive(place),
+        archive=archive_writer(place),
     )
 
 
-def _archive(place: Location) -> ArchiveWriter:
+def archive_writer(place: Location) -> ArchiveWriter:
+    """Make what writes the archive of the queue at a place."""
+    from bucketq.archive.archive_layout import Layout  # noqa: PLC0415 - see above
+    from bucketq.archive.writer import ArchiveWriter  # noqa: PLC0415
+
     return ArchiveWriter(place.store, Layout.of(place.store.url, place.key))
 
 
 def own_register(place: Location, clock: Clock) -> Register:
     """Make a register whose commits the history ascribes to the user and host of this process."""
+    from bucketq.commit.objects.register import Register  # noqa: PLC0415 - see above
+
     register = Register(place.store, place.key, place.url, clock, place.partition)
     register.writer = writer_name()
     return register

@@ -18,7 +18,7 @@ from bucketq.client.client_connection import ClientConnection
 from bucketq.client.launcher import Launcher
 from bucketq.codec.heading import Heading
 from bucketq.commit.base import Committer
-from bucketq.commit.objects.register import Register
+from bucketq.commit.objects.heading_reader import HeadingReader
 from bucketq.errors import (
     AccessDeniedError,
     BucketQError,
@@ -89,11 +89,11 @@ class ObjectFinder:
 
     def __init__(
         self,
-        register: Register,
+        reader: HeadingReader,
         transport: Transport,
         host: str,
         *,
-        create: bool,
+        create: Callable[[], Awaitable[object]] | None,
         client: str,
         is_shared: bool = True,
         launcher: Launcher | None = None,
@@ -103,10 +103,10 @@ class ObjectFinder:
         """Make a finder that has not looked yet.
 
         Args:
-            register: The queue's object, for reading.
+            reader: Reads which broker the queue's object names.
             transport: How brokers are dialled.
             host: Where this process runs (``this_host``).
-            create: Whether to create the queue if it does not exist.
+            create: Creates the queue if it does not exist; None: that is an error.
             client: A name for this client, for the broker's log.
             is_shared: Whether other hosts may see the object. If not, a loopback address in it is
                 one of this host, whichever process recorded it.
@@ -114,7 +114,7 @@ class ObjectFinder:
             write_directly: Makes a committer without a broker; None: it needs a broker.
             wants_tls: Whether brokers on other hosts are used over TLS only.
         """
-        self._register = register
+        self._reader = reader
         self._transport = transport
         self._host = host
         self._create = create
@@ -162,7 +162,7 @@ class ObjectFinder:
             self._evidence = 0
         self._record = record
         if record is None or not record.address:
-            message = f"no broker serves {self._register.where}"
+            message = f"no broker serves {self._reader.where}"
             raise NotYetError(message)
         if self._is_out_of_reach(record):
             # A loopback address of another host: this client cannot reach it, nor replace it.
@@ -201,7 +201,7 @@ class ObjectFinder:
         while True:
             await asyncio.sleep(FOLLOW_S)
             try:
-                found = (await self._register.peek()).broker
+                found = (await self._reader.read()).broker
             except BucketQError:
                 continue  # The next look reads the object, too, and raises the error.
             if found is None or found.epoch != record.epoch or not found.address:
@@ -230,24 +230,24 @@ class ObjectFinder:
 
     async def _read(self) -> Heading:
         try:
-            heading = await self._register.peek()
+            heading = await self._reader.read()
         except ObjectMissingError as error:
             if self._incarnation:
                 message = (
-                    f"{self._register.where} was deleted while it was in use; bring it back with "
+                    f"{self._reader.where} was deleted while it was in use; bring it back with "
                     "`bucketq restore`, or connect again for a new queue"
                 )
                 raise SupersededError(message) from error
-            if not self._create:
-                message = f"no queue at {self._register.where}; push to it, or run `bucketq create`"
+            if self._create is None:
+                message = f"no queue at {self._reader.where}; push to it, or run `bucketq create`"
                 raise QueueNotFoundError(message) from error
-            await self._register.open(create=True)
+            await self._create()
             return await self._read()
         except UnavailableError as error:
             raise UnreadableError(str(error)) from error
         if self._incarnation and heading.incarnation != self._incarnation:
             message = (
-                f"{self._register.where} now holds another queue (incarnation "
+                f"{self._reader.where} now holds another queue (incarnation "
                 f"{heading.incarnation}, it was {self._incarnation}): connect again"
             )
             raise SupersededError(message)
@@ -255,7 +255,7 @@ class ObjectFinder:
         return heading
 
     async def _converse(self, record: BrokerRecord, incarnation: str) -> Committer:
-        partition = self._register.partition
+        partition = self._reader.partition
         hello = Hello(
             incarnation=incarnation,
             broker=record.id,
@@ -269,7 +269,7 @@ class ObjectFinder:
             raise NotForUsError(str(error)) from error
         except (ConnectionLostError, SupersededError, QueueNotFoundError) as error:
             raise NotYetError(str(error)) from error
-        return ClientConnection(wire, record.address, self._register.where)
+        return ClientConnection(wire, record.address, self._reader.where)
 
     async def _do_alone(self, error: NotForUsError) -> Committer:
         """Write directly beside a broker that this client cannot use, or raise why it cannot."""
@@ -282,7 +282,7 @@ class ObjectFinder:
         """Log why there is no broker for this client, once."""
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("%s: " + what, self._register.where, error)
+            _log.warning("%s: " + what, self._reader.where, error)
 
     async def _do_without(self, record: BrokerRecord | None) -> Committer:
         """Start a broker, write directly, or wait for one, because none leads."""
@@ -291,7 +291,7 @@ class ObjectFinder:
             if started is not None:
                 return started
         if self._write_directly is None:
-            message = f"no broker serves {self._register.where}"
+            message = f"no broker serves {self._reader.where}"
             raise NotYetError(message)
         is_orphaned = self._had_broker or (record is not None and record.address != "")
         if is_orphaned and self._in_vain_s() <= _LONGEST_START_S:
@@ -333,7 +333,7 @@ class ObjectFinder:
 
     async def _direct(self) -> Committer:
         if self._write_directly is None:
-            message = f"no broker of {self._register.where} can be reached from this host"
+            message = f"no broker of {self._reader.where} can be reached from this host"
             raise NotYetError(message)
         return await self._write_directly()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct, structs
 
-from bucketq.codec.decode import decode
 from bucketq.codec.layout import FORMAT
 from bucketq.model.partitions import Partition
 from bucketq.model.records import BrokerRecord
@@ -51,6 +50,8 @@ def read_heading(body: bytes, where: str) -> Heading:
     except (ValueError, msgspec.MsgspecError):
         head = None
     if head is None or not 1 <= head.format <= FORMAT:
+        from bucketq.codec.decode import decode  # noqa: PLC0415 - most clients read no jobs
+
         state = decode(body, where).state
         return Heading(state.incarnation, state.version, state.broker, state.partition)
     broker = None if head.broker is None else BrokerRecord(*structs.astuple(head.broker))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from bucketq.client.addresses import AddressFinder
@@ -87,10 +88,10 @@ class Realm(Land):
             return direct
 
         return ObjectFinder(
-            register,
+            register.heading,
             self.network.host(host),
             host,
-            create=create,
+            create=partial(register.open, create=True) if create else None,
             client=host,
             launcher=launcher,
             write_directly=write_directly if may_write else None,

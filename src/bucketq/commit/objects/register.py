@@ -29,17 +29,20 @@ from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import Clock, new_id
 from bucketq.codec.decode import decode
 from bucketq.codec.document import Document, Prepared
-from bucketq.codec.heading import Heading, read_heading
-from bucketq.codec.tombstone import is_tombstone
+from bucketq.commit.objects.heading_reader import (
+    HeadingReader,
+    deleted_in_use,
+    refuse_deleted,
+)
 from bucketq.commit.objects.pacing import Pacer
 from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.commit.objects.queue_segments import QueueSegments
 from bucketq.commit.objects.seen_object import SeenObject
 from bucketq.commit.objects.segment_sweep import NamedSegments, named_by
+from bucketq.commit.objects.store_calls import FIRST_GUESS_BYTES, StoreCalls, patience_s
 from bucketq.errors import (
     QueueNotFoundError,
     StoreRefusedError,
-    SupersededError,
     UnavailableError,
 )
 from bucketq.model import settings
@@ -48,7 +51,6 @@ from bucketq.model.partitions import Partition, compare, new_partition
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import (
-    LockHeldError,
     ObjectMissingError,
     ObjectStore,
     PreconditionFailedError,
@@ -57,12 +59,6 @@ from bucketq.store.base import (
 from bucketq.store.resolve_write import Verdict, write_until_certain
 from bucketq.tracing import commit_span
 
-_ANSWER_S = 10.0
-_SLOWEST_BYTES_PER_S = 1024 * 1024
-"""How long a request may take: a busy store answers within seconds, and a slow line carries a
-megabyte a second. A request that is given up too early must be resolved as a lost answer."""
-_FIRST_GUESS_BYTES = 16 * 1024 * 1024
-"""How much larger than expected an object may be, after a read of it timed out."""
 _COMMIT_BYTES = 8
 """Enough for ids that never repeat among the 64 of the ring."""
 _STALLED_S = 0.4
@@ -101,8 +97,9 @@ class Register:
         self._key = key
         self.where = where
         self._clock = clock
-        self.partition = partition
-        """Which partition of a queue it is, and of which queue once that was read."""
+        self._calls = StoreCalls(where)
+        self.heading = HeadingReader(store, key, where, partition, self._calls)
+        """Reads which broker serves the queue."""
         self.segments = QueueSegments(store, key, where, clock)
         """The segments of the queue."""
         self.history, self.side = QueueHistory(store, key, clock), SideFolder.of(store, key, clock)
@@ -111,12 +108,7 @@ class Register:
         self._pacer = Pacer(store.write_interval_s)
         self._seen: SeenObject | None = None
         self._expected_bytes = 0
-        self._peeked: tuple[str, Heading] | None = None
         self._known_bytes = 0
-        self.trouble: UnavailableError | None = None
-        """Why the storage did not answer the last request, for a caller that gives up."""
-        self.failures = 0
-        """How many requests for the object were not answered, or refused; a lock does not count."""
         self.stalled = asyncio.Event()
         """Set while a commit has failed for a while and its outcome is unknown."""
 
@@ -126,9 +118,24 @@ class Register:
         return self._seen.version if self._seen else 0
 
     @property
+    def partition(self) -> Partition | None:
+        """Which partition of a queue it is, and of which queue once that was read."""
+        return self.heading.partition
+
+    @property
+    def trouble(self) -> UnavailableError | None:
+        """Why the storage did not answer the last request, for a caller that gives up."""
+        return self._calls.trouble
+
+    @property
+    def failures(self) -> int:
+        """How many requests for the object were not answered, or refused."""
+        return self._calls.failures
+
+    @property
     def patience_s(self) -> float:
         """How long the storage may take to answer, for an object of this size."""
-        return _limit_s(self._known_bytes)
+        return patience_s(self._known_bytes)
 
     def beside(self) -> Register:
         """Return another register of the same object, to read it while this one writes."""
@@ -194,13 +201,13 @@ class Register:
         """
         seen = self._seen
         try:
-            found = await self._ask(self._store.get(self._key), self._expected_bytes)
+            found = await self._calls.ask(self._store.get(self._key), self._expected_bytes)
         except ObjectMissingError:
             self._refuse_if_seen()
             raise
         except UnavailableError:
             # It may be larger than expected; the next try has more time.
-            self._expected_bytes = 2 * self._expected_bytes + _FIRST_GUESS_BYTES
+            self._expected_bytes = 2 * self._expected_bytes + FIRST_GUESS_BYTES
             raise
         self._expected_bytes = self._known_bytes = len(found.body)
         return self._take(found, seen)
@@ -214,28 +221,6 @@ class Register:
                 return await self.load(), began_s
             except UnavailableError:
                 await backoff.wait()
-
-    async def peek(self) -> Heading:
-        """Read only which broker serves the queue; it is not a base for a commit.
-
-        Raises:
-            ObjectMissingError: There is no queue.
-        """
-        if self._peeked is None:
-            found = await self._ask(self._store.get(self._key), self._expected_bytes)
-        else:
-            etag, heading = self._peeked
-            changed = await self._ask(
-                self._store.get_if_changed(self._key, etag), self._expected_bytes
-            )
-            if changed is None:
-                return heading
-            found = changed
-        self._refuse_if_deleted(found)
-        heading = read_heading(found.body, self.where)
-        self.partition = compare(heading.partition, self.partition, self.where)
-        self._peeked = (found.etag, heading)
-        return heading
 
     async def refresh(self, document: Document) -> Document:
         """Return ``document`` if the object has not changed, or else read the object again."""
@@ -313,7 +298,7 @@ class Register:
         """Try once to write a commit."""
         await self._pacer.turn()
         try:
-            etag = await self._ask(
+            etag = await self._calls.ask(
                 self._store.replace(self._key, prepared.body, etag), len(prepared.body)
             )
         except UnavailableError as error:
@@ -330,7 +315,9 @@ class Register:
         trouble = self.trouble
         found = await self._get_if_changed(base.etag, len(prepared.body))
         if found is None:
-            self.trouble = trouble  # A read that succeeds does not explain why the write failed.
+            self._calls.trouble = (
+                trouble  # A read that succeeds does not explain why the write failed.
+            )
             return None
         if found.body == prepared.body:
             self._know(found.etag, document.state, prepared)
@@ -344,9 +331,11 @@ class Register:
         document = Document(state)
         prepared = self.prepare(document)
         self.segments.attach(state)
-        etag = await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
+        etag = await self._calls.ask(
+            self._store.create(self._key, prepared.body), len(prepared.body)
+        )
         await self._demand_conditions(prepared)
-        self.partition = state.partition
+        self.heading.partition = state.partition
         self._know(etag, state, prepared)
         return document
 
@@ -356,7 +345,7 @@ class Register:
         After a queue was created, creating it again must fail.
         """
         try:
-            await self._ask(self._store.create(self._key, prepared.body), len(prepared.body))
+            await self._calls.ask(self._store.create(self._key, prepared.body), len(prepared.body))
         except (PreconditionFailedError, UnavailableError, StoreRefusedError):
             return  # It failed as it must, or the answer proves nothing.
         await self._store.delete(self._key)
@@ -368,31 +357,10 @@ class Register:
 
     async def _get_if_changed(self, etag: str, size_bytes: int) -> StoredObject | None:
         try:
-            return await self._ask(self._store.get_if_changed(self._key, etag), size_bytes)
+            return await self._calls.ask(self._store.get_if_changed(self._key, etag), size_bytes)
         except ObjectMissingError:
             self._refuse_if_seen()
             raise
-
-    async def _ask(self, answer: Awaitable[A], size_bytes: int) -> A:
-        """Await the store, for a time that grows with the bytes to transfer."""
-        limit_s = _limit_s(size_bytes)
-        try:
-            async with asyncio.timeout(limit_s):
-                result = await answer
-        except UnavailableError as error:
-            self.trouble = error
-            self.failures += not isinstance(error, LockHeldError)
-            raise
-        except StoreRefusedError:
-            self.failures += 1
-            raise
-        except TimeoutError as error:
-            self.failures += 1
-            message = f"no answer from {self.where} in {limit_s:.0f} s"
-            self.trouble = UnavailableError(message)
-            raise self.trouble from error
-        self.trouble = None
-        return result
 
     def _know(self, etag: str, state: State, prepared: Prepared) -> None:
         self._expected_bytes = self._known_bytes = len(prepared.body)
@@ -401,10 +369,10 @@ class Register:
 
     def _take(self, found: StoredObject, seen: SeenObject | None) -> Document:
         """Decode what was read, and check it against what was known when the read began."""
-        self._refuse_if_deleted(found)
+        refuse_deleted(found.body, self.where, was_seen=self._seen is not None)
         document = decode(found.body, self.where)
         state = document.state
-        self.partition = compare(state.partition, self.partition, self.where)
+        self.heading.partition = compare(state.partition, self.partition, self.where)
         line = found.body[: found.body.index(b"\n")]
         now = SeenObject(found.etag, state.incarnation, state.version, state.commits[-1], line)
         if seen is not None:
@@ -414,28 +382,12 @@ class Register:
         self.segments.attach(state)
         return document
 
-    def _refuse_if_deleted(self, found: StoredObject) -> None:
-        if is_tombstone(found.body):
-            self._refuse_if_seen()
-            raise QueueNotFoundError(
-                f"{self.where} is being deleted, or its deletion was interrupted: run "
-                "`bucketq delete` again to finish it, or `bucketq create` for a new queue"
-            )
-
     def _refuse_if_seen(self) -> None:
         if self._seen is not None:
-            message = (
-                f"{self.where} was deleted while it was in use; it is not created again from "
-                "memory: bring it back with `bucketq restore`, or connect again for a new queue"
-            )
-            raise SupersededError(message)
+            raise deleted_in_use(self.where)
 
     def _backoff(self) -> RetryBackoff:
         return RetryBackoff(self._clock, _FIRST_RETRY_S, _LAST_RETRY_S)
-
-
-def _limit_s(size_bytes: int) -> float:
-    return _ANSWER_S + size_bytes / _SLOWEST_BYTES_PER_S
 
 
 def judge_commit(state: State, version: int, commit: str) -> Verdict:

@@ -151,4 +151,4 @@ async def test_a_queue_that_is_being_deleted_is_not_called_damaged() -> None:
         with pytest.raises(QueueNotFoundError, match="is being deleted, or its deletion was"):
             await world.register().open(create=create)
     with pytest.raises(QueueNotFoundError, match="`bucketq delete` again"):
-        await world.register().peek()
+        await world.register().heading.read()

@@ -291,7 +291,7 @@ class _BrokerMaker:
         """
         if self.on_request is not None:
             location = replace(location, store=MeasuredStore(location.store, self.on_request))
-        places = await partitions_at(location, self.clock, self.timeout_s)
+        places = await partitions_at(location, self.timeout_s)
         if self.listen:
             for place in places:
                 await check_token_required(place, self.listen, self.clock, self.timeout_s)
