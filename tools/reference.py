@@ -85,7 +85,7 @@ TYPES = {
     "bucketq.model.tokens": "Right",
     "bucketq.model.job_batches": "BatchStatus CancelledJobs",
     "bucketq.model.schedules": "Missed SetAnswer",
-    "bucketq.model.effects.operators": "CancelAnswer",
+    "bucketq.model.operations": "CancelAnswer",
     "bucketq.client.connect_arguments": "Launch Mode",
     "bucketq.client.connect": "Options UnopenedQueue",
     "bucketq.client.blocking": "UnopenedBlockingQueue",
