@@ -83,16 +83,18 @@ def test_a_request_that_changes_nothing_is_no_company() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("has_file", [False, True])
-def test_nobody_who_flushes_the_archive_waits_for_company(has_file: bool) -> None:
+@pytest.mark.parametrize("moment", ["before the file", "while it is written", "with the file"])
+def test_nobody_who_flushes_the_archive_waits_for_company(moment: str) -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitter) as queue:
             ids = await finish(queue, 3)
             await until_it_waits(queue)
-            if has_file:
+            if moment != "before the file":
                 await queue.push("k", "brings the file")
+            if moment == "with the file":
                 await until_it_waits(queue)
+            assert queue._committer._company.is_awaited == (moment != "while it is written")
             began_s = loop.time()
             await queue.flush_archive()
             assert loop.time() - began_s < 0.9
