@@ -378,7 +378,10 @@ def _check_complete_many(chain: CommitChain, call: RecordedCall) -> None:
 
 
 def _check_fail(chain: CommitChain, call: RecordedCall) -> None:
-    job_id, attempt = chain.leases[call.detail["lease"]]
+    lease = call.detail["lease"]
+    if lease not in chain.leases:
+        chain.violate("no answer before its commit", f"no version has the lease of {call}")
+    job_id, attempt = chain.leases[lease]
     failed_in = [
         version
         for version, record in chain.records[job_id]

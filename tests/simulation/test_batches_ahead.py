@@ -54,7 +54,7 @@ def test_a_reservation_whose_leases_expire_like_others_is_noticed(monkeypatch: P
         return True
 
     monkeypatch.setitem(HANDLERS, Expire, expire)
-    expect("a reservation costs a job nothing", scenario="batches")
+    expect("a reservation costs a job nothing", scenario="batches", first=9)
 
 
 def test_a_claim_that_leaves_what_was_prepared_behind_is_noticed(monkeypatch: Patch) -> None:

@@ -21,7 +21,7 @@ _RECORDS = repeats._joined_records
 
 @pytest.mark.parametrize(
     ("seed", "deep"),
-    [(1, True), *(pytest.param(n, n % 2 == 0, marks=pytest.mark.full) for n in range(8))],
+    [(3, True), *(pytest.param(n, n % 2 == 0, marks=pytest.mark.full) for n in range(8))],
 )
 def test_crowds_hold_under_every_fault(seed: int, deep: bool, monkeypatch: Patch) -> None:
     joined = list[Request]()
@@ -35,7 +35,7 @@ def test_crowds_hold_under_every_fault(seed: int, deep: bool, monkeypatch: Patch
     simulate(seed, scenario="crowds", deep=deep)
     assert joined
     assert any(request.counts for request in joined)
-    if seed == 1:
+    if (seed, deep) == (3, True):
         assert any(request.since is not None for request in joined)
 
 
@@ -45,7 +45,7 @@ def test_remembering_only_the_first_of_joined_requests_is_noticed(monkeypatch: P
 
     monkeypatch.setattr(repeats, "_joined_records", first)
     # A push or a completion of the others may take effect twice.
-    expect("nothing refused takes effect", "done is final", scenario="crowds", first=1)
+    expect("nothing refused takes effect", "done is final", scenario="crowds", first=4)
 
 
 def test_ids_that_are_given_to_another_caller_are_noticed(monkeypatch: Patch) -> None:
@@ -63,7 +63,7 @@ def test_jobs_of_a_batch_that_are_remembered_for_another_are_noticed(monkeypatch
         return _RECORDS(replace(request, counts=request.counts[::-1]), answer)
 
     monkeypatch.setattr(repeats, "_joined_records", turned)
-    expect("nothing refused takes effect", scenario="crowds")
+    expect("nothing refused takes effect", scenario="crowds", first=5)
 
 
 def test_a_token_that_all_callers_share_is_noticed(monkeypatch: Patch) -> None:
