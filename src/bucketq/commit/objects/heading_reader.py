@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from bucketq.codec.heading import Heading, read_heading
 from bucketq.codec.tombstone import is_tombstone
-from bucketq.commit.objects.store_calls import FIRST_GUESS_BYTES, StoreCalls
+from bucketq.commit.objects.store_calls import StoreCalls, larger_than
 from bucketq.errors import QueueNotFoundError, SupersededError, UnavailableError
 from bucketq.model.partitions import Partition, compare
 from bucketq.store.base import ObjectStore
@@ -41,7 +41,7 @@ class HeadingReader:
         """Which partition of a queue it is, and of which queue once that was read."""
         self._calls = calls or StoreCalls(where)
         self._seen: tuple[str, Heading] | None = None
-        self._expected_bytes = 0
+        self._known_bytes = self._expected_bytes = 0
 
     async def read(self) -> Heading:
         """Read the heading as it is now.
@@ -56,9 +56,10 @@ class HeadingReader:
         else:
             changed = await self._ask(self._store.get_if_changed(self._key, seen[0]))
             if changed is None:
+                self._expected_bytes = self._known_bytes
                 return seen[1]
             found = changed
-        self._expected_bytes = len(found.body)
+        self._known_bytes = self._expected_bytes = len(found.body)
         refuse_deleted(found.body, self.where, was_seen=seen is not None)
         heading = read_heading(found.body, self.where)
         self.partition = compare(heading.partition, self.partition, self.where)
@@ -69,8 +70,10 @@ class HeadingReader:
         try:
             return await self._calls.ask(answer, self._expected_bytes)
         except UnavailableError:
-            # It may be larger than expected; the next try has more time.
-            self._expected_bytes = 2 * self._expected_bytes + FIRST_GUESS_BYTES
+            # The next tries have more time, but no more each time: they go on for as long as an
+            # outage lasts, and one that hangs must end soon after that.
+            if self._calls.timed_out:
+                self._expected_bytes = larger_than(self._known_bytes)
             raise
 
 

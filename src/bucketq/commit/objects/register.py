@@ -39,7 +39,7 @@ from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.commit.objects.queue_segments import QueueSegments
 from bucketq.commit.objects.seen_object import SeenObject
 from bucketq.commit.objects.segment_sweep import NamedSegments, named_by
-from bucketq.commit.objects.store_calls import FIRST_GUESS_BYTES, StoreCalls, patience_s
+from bucketq.commit.objects.store_calls import StoreCalls, larger_than, patience_s
 from bucketq.errors import (
     QueueNotFoundError,
     StoreRefusedError,
@@ -206,8 +206,8 @@ class Register:
             self._refuse_if_seen()
             raise
         except UnavailableError:
-            # It may be larger than expected; the next try has more time.
-            self._expected_bytes = 2 * self._expected_bytes + FIRST_GUESS_BYTES
+            if self._calls.timed_out:
+                self._expected_bytes = larger_than(self._expected_bytes)
             raise
         self._expected_bytes = self._known_bytes = len(found.body)
         return self._take(found, seen)

@@ -15,8 +15,11 @@ _ANSWER_S = 10.0
 _SLOWEST_BYTES_PER_S = 1024 * 1024
 """How long a request may take: a busy store answers within seconds, and a slow line carries a
 megabyte a second. A request that is given up too early must be resolved as a lost answer."""
-FIRST_GUESS_BYTES = 16 * 1024 * 1024
+_FIRST_GUESS_BYTES = 16 * 1024 * 1024
 """How much larger than expected an object may be, after a read of it timed out."""
+_LAST_GUESS_BYTES = 256 * 1024 * 1024
+"""Objects are smaller. A read that hangs is given up after some minutes, however long the storage
+was away."""
 
 
 class StoreCalls:
@@ -29,10 +32,12 @@ class StoreCalls:
         """Why the storage did not answer the last request, for a caller that gives up."""
         self.failures = 0
         """How many requests were not answered, or refused; a lock does not count."""
+        self.timed_out = False
+        """Whether the last request was given up; an object that is read may be too large for it."""
 
     async def ask(self, answer: Awaitable[A], size_bytes: int) -> A:
         """Await the store, for a time that grows with the bytes to transfer."""
-        limit_s = patience_s(size_bytes)
+        limit_s, self.timed_out = patience_s(size_bytes), False
         try:
             async with asyncio.timeout(limit_s):
                 result = await answer
@@ -45,6 +50,7 @@ class StoreCalls:
             raise
         except TimeoutError as error:
             self.failures += 1
+            self.timed_out = True
             message = f"no answer from {self._where} in {limit_s:.0f} s"
             self.trouble = UnavailableError(message)
             raise self.trouble from error
@@ -55,3 +61,8 @@ class StoreCalls:
 def patience_s(size_bytes: int) -> float:
     """Return how long the storage may take to answer, for so many bytes."""
     return _ANSWER_S + size_bytes / _SLOWEST_BYTES_PER_S
+
+
+def larger_than(size_bytes: int) -> int:
+    """Return how large an object may be that could not be read in the time for so many bytes."""
+    return min(2 * size_bytes + _FIRST_GUESS_BYTES, max(size_bytes, _LAST_GUESS_BYTES))
