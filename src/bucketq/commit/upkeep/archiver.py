@@ -97,6 +97,8 @@ class Archiver:
         self._loop = BackgroundLoop(clock, TransientFault(clock, _log, what, _LAST_RETRY_S))
         self._prune_at = 0.0
         self._was_crowded = False
+        self._has_files = False
+        """Whether jobs wait to leave whose files are there."""
         self._hurries = 0
         """How many callers wait until everything is in the archive."""
 
@@ -116,7 +118,7 @@ class Archiver:
 
     async def stop(self) -> None:
         """Stop archiving. Jobs whose files are there still leave."""
-        if self._company is not None and self._company.is_awaited:
+        if self._company is not None and self._has_files:
             self._company.come()
             await asyncio.sleep(0)
         await self._loop.stop()
@@ -188,7 +190,11 @@ class Archiver:
             failures = [each for each in written if isinstance(each, BaseException)]
             parts = [each for each in written if not isinstance(each, BaseException)]
             if parts and waits:
-                await self._wait_for_company(_COMPANY_S)
+                self._has_files = True
+                try:
+                    await self._wait_for_company(_COMPANY_S)
+                finally:
+                    self._has_files = False
             if parts:  # Those that are in the archive leave, whatever has failed.
                 count += await self._submit(Request(Archived(parts=tuple(parts))))
             if failures:

@@ -119,6 +119,20 @@ def test_jobs_whose_file_is_there_leave_before_a_queue_is_closed() -> None:
     run(main)
 
 
+def test_a_queue_that_is_closed_reads_no_jobs_that_have_no_file() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        store = SimulatedStore(loop)
+        async with open_queue(loop, store, GroupCommitter) as queue:
+            ids = await finish(queue, 3)
+            await until_it_waits(queue)
+            began_s = loop.time()
+        assert loop.time() == began_s, "the storage was asked"
+        async with open_queue(loop, store, GroupCommitter) as queue:
+            assert await done_in(queue) == len(ids)
+
+    run(main)
+
+
 def test_a_burst_of_finished_jobs_leaves_at_once() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
