@@ -86,7 +86,7 @@ class LargePushes:
         if now_s < self._rests_until_s or (request.counts and now_s < self._is_slow_until_s):
             return False
         is_known = state.sessions.has_applied(request.session, request.number)
-        return not is_known and may_grant(state, operation)
+        return not is_known and may_grant(state, operation, request)
 
     def start(self, state: State, request: Request, done: Callable[[Request], None]) -> None:
         """Put rows of a request beside everything else; then ``done`` is called."""

@@ -88,6 +88,31 @@ def test_no_request_takes_more_jobs_than_a_batch_may_have(
     assert "3" in queue.refused(beyond, InvalidRequestError)
 
 
+JOINED: dict[str, Any] = {"session": "s", "number": 1, "numbers": (1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("setting", "limit", "within", "beyond"),
+    [
+        ("max_batch_jobs", 3, {"counts": (3, 1, 3)}, {"counts": (2, 1, 4)}),
+        ("max_batch_bytes", 18, {"counts": (3, 1, 3)}, {"counts": (1, 4, 2)}),
+    ],
+)
+def test_the_limits_of_a_batch_are_those_of_each_push_that_is_joined(
+    setting: str, limit: int, within: dict[str, Any], beyond: dict[str, Any]
+) -> None:
+    queue, seven = Driver(**{setting: limit}), push(7, payload="1234")
+    error = InvalidRequestError if setting == "max_batch_jobs" else PayloadTooLargeError
+    message = queue.refused(seven, error, **JOINED, **beyond)
+    assert f"{limit}" in message
+    assert ("4 jobs" if setting == "max_batch_jobs" else "24 bytes") in message
+    queue.ok(seven, **JOINED, **within)
+
+
+def test_single_pushes_that_are_joined_are_no_batch() -> None:
+    Driver(max_batch_jobs=2, max_batch_bytes=6).ok(push(3, payload="1234"), **JOINED)
+
+
 def test_a_limit_counts_what_is_there_already() -> None:
     queue = Driver(max_jobs=3)
     queue.push_many("j1", "j2")

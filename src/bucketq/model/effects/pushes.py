@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import repeat
+from itertools import islice, repeat
 from operator import attrgetter
 
 import msgspec
@@ -56,7 +56,7 @@ def push(
     jobs, written = operation.jobs, request.written
     if written is not None and written.settings == state.settings:
         return _push_any(state, jobs, row_bytes(jobs), now, request)
-    fresh_bytes, is_plain = _check_batch(state, jobs)
+    fresh_bytes, is_plain = _check_batch(state, jobs, request)
     if not is_plain or written is not None or _is_known(state, jobs, request):
         return _push_any(state, jobs, fresh_bytes, now, request)
     check_room(state, len(jobs), fresh_bytes, map(_kind, jobs))
@@ -150,7 +150,7 @@ def _check_writer(state: State, writer: str) -> None:
         )
 
 
-def may_grant(state: State, operation: Push | Publish) -> bool:
+def may_grant(state: State, operation: Push | Publish, request: Request) -> bool:
     """Whether a push that was not applied yet will be granted, if no job of it is known.
 
     It is asked before rows of a large push are put in segments: that would be in vain.
@@ -159,7 +159,7 @@ def may_grant(state: State, operation: Push | Publish) -> bool:
         if isinstance(operation, Publish) and is_published(state, operation):
             return False
         jobs = operation.jobs
-        size_bytes, _ = _check_batch(state, jobs)
+        size_bytes, _ = _check_batch(state, jobs, request)
         check_room(state, len(jobs), size_bytes, map(_kind, jobs))
     except RejectedError:
         return False
@@ -191,15 +191,17 @@ def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[st
     )
 
 
-def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> tuple[int, bool]:
+def _check_batch(state: State, jobs: tuple[NewJob, ...], request: Request) -> tuple[int, bool]:
     """Check what does not depend on other jobs.
 
     Returns the same as ``row_bytes``, and whether no job has options, as in most pushes.
     """
     settings = state.settings
-    if len(jobs) > settings.max_batch_jobs:
+    counts = _counts(request)
+    most_jobs = max(counts, default=len(jobs))
+    if most_jobs > settings.max_batch_jobs:
         raise InvalidRequestError(
-            f"{len(jobs)} jobs in one push, at most {settings.max_batch_jobs} are allowed "
+            f"{most_jobs} jobs in one push, at most {settings.max_batch_jobs} are allowed "
             "(max_batch_jobs): push them in several batches"
         )
     most_bytes = min(settings.max_payload_bytes, MIB)
@@ -210,10 +212,14 @@ def _check_batch(state: State, jobs: tuple[NewJob, ...]) -> tuple[int, bool]:
     if len(jobs) > 1:
         _check_different(list(map(_id, jobs)), "job id")
     if size_bytes > settings.max_batch_bytes:
-        raise PayloadTooLargeError(
-            f"{size_bytes:,} bytes of payload in one push, at most "
-            f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
-        )
+        each = iter(jobs)
+        pushes = (islice(each, count) for count in counts or (len(jobs),))
+        largest = max(sum(len(job.payload) for job in push) for push in pushes)
+        if largest > settings.max_batch_bytes:
+            raise PayloadTooLargeError(
+                f"{largest:,} bytes of payload in one push, at most "
+                f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
+            )
     return LINE_BYTES * len(jobs) + size_bytes, is_plain
 
 
@@ -323,6 +329,11 @@ def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict
     ids = [job_id for job_id in new if job_id not in by_id]
     found = state.cold.find(ids) if ids else {}
     return {job_id: job for job_id, ((_, job, _), _) in found.items()}
+
+
+def _counts(request: Request) -> tuple[int, ...]:
+    """Return how many jobs each of the pushes has that are joined in a request, if any are."""
+    return request.counts or (1,) * len(request.numbers)
 
 
 def _makers(request: Request) -> Iterator[frozenset[str]]:
