@@ -276,7 +276,7 @@ def test_a_verdict_that_is_always_landed_is_noticed(monkeypatch: Patch) -> None:
 
 
 def test_letting_jobs_go_before_they_are_archived_is_noticed(monkeypatch: Patch) -> None:
-    async def move(self: Archiver, outbox: Outbox, *, waits: bool = False) -> int:  # noqa: ARG001
+    async def move(self: Archiver, outbox: Outbox, *, waits: bool = False) -> int:
         jobs = tuple((job.id, job.seq) for job, _ in outbox.jobs)
         left = await self._submit(Request(Archived(parts=(ArchivedPart(jobs, ("soon",)),))))
         await self._write(outbox.jobs, outbox.lines, outbox.version)

@@ -1,4 +1,4 @@
-"""How long a read of the object may take: longer after one that timed out, and never without end."""
+"""How long a read of the object may take: longer after one that timed out, but with an end."""
 
 from __future__ import annotations
 
