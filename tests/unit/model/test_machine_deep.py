@@ -59,7 +59,7 @@ class DeepMachine(QueueMachine):
         if (
             self.push_size
             and isinstance(operation, Push | Publish)
-            and may_grant(self.deep.state, operation)
+            and may_grant(self.deep.state, operation, request)
         ):
             request = self.deep.write_push(request, self.now, self.push_size)
         deep = self.deep.apply(request, self.now)

@@ -245,4 +245,4 @@ def test_nothing_is_put_for_a_push_that_is_refused(operation: Any, expected: boo
     deep = Deep()
     deep.do(Configure(changes={"max_jobs": 8}))
     deep.do(Publish(writer="w", batch=1, jobs=(new_job("x"),)))
-    assert may_grant(deep.state, operation) is expected
+    assert may_grant(deep.state, operation, Request(operation)) is expected
