@@ -145,7 +145,8 @@ class Spiller:
         # Rows that no longer run may leave, although the object has not grown.
         ended = max(0, self._searched_running - len(state.running))
         news = size_bytes - self._searched_bytes + ended * size_bytes // (len(state.jobs) + 1)
-        return size_bytes > limit and news > max(limit // 4, size_bytes // 16)
+        is_due = size_bytes > limit and news > max(limit // 4, size_bytes // 16)
+        return is_due and _has_resting(state)
 
     def _note_search(self, state: State) -> None:
         """Note that no more rows can leave a state."""
@@ -272,6 +273,11 @@ def _result_rows(state: State, times: int) -> list[ResultRow]:
     if state.results.row_bytes <= most_bytes or state.settings.max_format < FORMAT:
         return []
     return [row for row in state.results if not row.has_moved]
+
+
+def _has_resting(state: State) -> bool:
+    """Whether the object has jobs that neither run nor are done; that of a stream has none."""
+    return len(state.jobs) - state.cold.lent > len(state.running) + len(state.done)
 
 
 def _row_bytes(job: JobRecord) -> int:
