@@ -28,7 +28,7 @@ from tests.simulation.test_mutants import Patch, expect
 
 Settle = Callable[[list[JobRecord]], None]
 HANDLERS: dict[Any, Any] = transitions._HANDLERS
-PUSHES: dict[Any, Any] = transitions._PUSHES
+PUSHES: dict[Any, Any] = transitions._WITH_REQUEST
 _ONE_SET = "a batch number stands for one set of jobs"
 
 

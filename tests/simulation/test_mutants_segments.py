@@ -40,7 +40,7 @@ from simulator.invariants.segment_invariants import (
 from simulator.simulation import simulate
 from tests.simulation.test_mutants import Patch, expect
 
-PUSHES: dict[Any, Any] = transitions._PUSHES
+PUSHES: dict[Any, Any] = transitions._WITH_REQUEST
 
 
 def _handle(monkeypatch: Patch, operation: type[Operation], handler: Any) -> None:

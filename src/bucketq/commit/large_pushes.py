@@ -8,8 +8,8 @@ the next one names the same segments.
 A put that fails or is slow costs the push little: what was not put in time goes to the object, like
 the rows of any other push, and for a while other pushes do not try.
 
-Pushes that are large only because they are joined (``Request.counts``) go to segments while a put
-takes less than it saves: their callers wait for two writes in place of one.
+Pushes that are large only because they are joined go to segments while a put takes less than it
+saves: their callers wait for two writes in place of one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from bucketq.commit.objects.segment_encoding import encode_in_turns
 from bucketq.commit.upkeep.background import Background
 from bucketq.errors import BucketQError
 from bucketq.model.base import NewJob, row_bytes
+from bucketq.model.effects.push_checks import parts_of
 from bucketq.model.effects.pushes import may_grant
 from bucketq.model.effects.segment_changes import FORMAT
 from bucketq.model.numbered_batches import Publish
@@ -71,7 +72,7 @@ class LargePushes:
         self._backoff: RetryBackoff | None = None
         """The pauses since puts have failed; None: they do not."""
         self._rests_until_s = 0.0
-        self._is_slow_until_s = 0.0
+        self._slow_until_s = 0.0
         self._background = Background()
 
     def wants(self, state: State, request: Request) -> bool:
@@ -83,7 +84,9 @@ class LargePushes:
         if settings.max_format < FORMAT or row_bytes(operation.jobs) <= settings.spill_bytes:
             return False
         now_s = asyncio.get_running_loop().time()
-        if now_s < self._rests_until_s or (request.counts and now_s < self._is_slow_until_s):
+        if now_s < self._rests_until_s:
+            return False
+        if now_s < self._slow_until_s and _is_large_by_joining(request, settings.spill_bytes):
             return False
         is_known = state.sessions.has_applied(request.session, request.number)
         return not is_known and may_grant(state, operation, request)
@@ -136,7 +139,7 @@ class LargePushes:
         began_s = loop.time()
         await segments.folder.put(record.id, encoded.body)
         if (put_at_s := loop.time()) - began_s > _QUICK_PUT_S:
-            self._is_slow_until_s = put_at_s + _SLOW_PAUSE_S
+            self._slow_until_s = put_at_s + _SLOW_PAUSE_S
         self._versions = state.version - version
         segments.parts.know(record, encoded)
         written.append(WrittenSegment(record, encoded.index, encoded.seqs))
@@ -148,6 +151,13 @@ class LargePushes:
             text = "large pushes go through the object of %s, because segments cannot be put: %s"
             _log.warning(text, self._where, str(error) or "it takes too long")
         self._rests_until_s = asyncio.get_running_loop().time() + self._backoff.next_s()
+
+
+def _is_large_by_joining(request: Request, limit_bytes: int) -> bool:
+    """Whether none of the pushes that are joined in a request would go to segments by itself."""
+    jobs = request.operation.jobs if isinstance(request.operation, Push) else ()
+    parts = parts_of(jobs, request.counts)
+    return bool(request.counts) and all(row_bytes(part) <= limit_bytes for part in parts)
 
 
 def _pieces(jobs: tuple[NewJob, ...]) -> Iterator[tuple[SegmentClass, list[SegmentRow]]]:

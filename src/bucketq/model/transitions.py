@@ -81,10 +81,8 @@ _AUDITED = frozenset(audit_notes.DESCRIBED)
 _Handler = Callable[[State, Any, datetime], Any]
 
 _HANDLERS: dict[type[Operation], _Handler] = {
-    ops.Claim: leases.claim,
     ops.Heartbeat: leases.heartbeat,
     ops.Complete: leases.complete,
-    ops.CompleteMany: leases.complete_many,
     ops.Fail: leases.fail,
     ops.Release: leases.release,
     ops.Withdraw: leases.withdraw,
@@ -154,13 +152,16 @@ _HANDLERS: dict[type[Operation], _Handler] = {
     batches.ReadConsumers: consumers.read_all,
     batches.RemoveConsumer: consumers.remove,
 }
-_PUSHES: dict[type[Operation], Callable[[State, Any, datetime, Request], Any]] = {
+_WITH_REQUEST: dict[type[Operation], Callable[[State, Any, datetime, Request], Any]] = {
     ops.Push: pushes.push,
+    ops.Claim: leases.claim,
+    ops.CompleteMany: leases.complete_many,
     batches.Publish: pushes.publish,
     reservations.Adopt: adoption.adopt,
     schedules.RunSchedule: schedule_changes.run_schedule,
 }
-"""Handlers that need the request: ids of jobs are made for it, and rows may be written for it."""
+"""Handlers that need the request: it may be several that are joined, ids of jobs are made for it,
+and rows may be written for it."""
 
 
 def apply(state: State, request: Request, now: datetime, by: str = "") -> Applied:
@@ -178,8 +179,10 @@ def apply(state: State, request: Request, now: datetime, by: str = "") -> Applie
             answer = repeats.find_earlier(state, request)
             if answer is not MISSING:
                 return Applied(answer, None, [])
-        if kind in _PUSHES:
-            answer = _PUSHES[kind](state, operation, now, request)
+        else:
+            repeats.refuse_joined(request)
+        if kind in _WITH_REQUEST:
+            answer = _WITH_REQUEST[kind](state, operation, now, request)
         else:
             answer = _HANDLERS[kind](state, operation, now)
     except (RejectedError, SupersededError, UnavailableError) as error:

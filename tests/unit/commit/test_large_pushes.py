@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from msgspec import Raw, structs
+from msgspec import Raw
 
 from bucketq.commit.direct_committer import DirectCommitter
 from bucketq.commit.group_committer import GroupCommitter
-from bucketq.commit.large_pushes import LargePushes
 from bucketq.errors import QueueFullError, StoreRefusedError, UnavailableError
 from bucketq.model.base import NewJob
 from bucketq.model.operations import Push, Request
@@ -271,6 +270,7 @@ def test_joined_pushes_go_to_segments_only_while_puts_are_quick(
     queue_type: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bucketq.commit.large_pushes._QUICK_PUT_S", 0.5)
+    monkeypatch.setattr(queue_type, "joins", True)
     slow_s = 0.0
 
     async def delay(create: Create, key: str, body: bytes) -> str:
@@ -282,22 +282,25 @@ def test_joined_pushes_go_to_segments_only_while_puts_are_quick(
         deep = Deep(loop)
         await deep.create()
         async with deep.open(queue_type) as queue:
+            await queue.configure(spill_bytes=20_000)
             intercept(queue, delay)
-            state = await deep.head()
-            large: LargePushes = queue._committer._large_pushes  # type: ignore[attr-defined]
-            jobs = tuple(NewJob(id=f"j{n}", kind="k", payload=Raw(b"1")) for n in range(100))
-            alone = Request(Push(jobs=jobs), "s", 1)
-            joined = structs.replace(alone, numbers=(1, 2), counts=(50, 50))
-            for request in (alone, joined):
-                assert large.wants(state, request)
-                written = (await large.put(state, request)).written
-                assert written is not None
-                assert len(written.segments) == 1
+
+            async def put_for(*sizes: int) -> int:
+                """Push so many jobs each at once; return how many segments were put for them."""
+                before = len(puts(deep))
+                await asyncio.gather(*(queue.push_many(specs(size)) for size in sizes))
+                put = len(puts(deep)) - before
+                await asyncio.sleep(2)  # Rows of the object spill meanwhile.
+                return put
+
+            assert await put_for(40) == 0, "it is not large"
+            assert await put_for(40, 40, 40) == 1, "large together"
             slow_s = 0.6
-            assert (await large.put(state, alone)).written is not None
-            assert large.wants(state, alone)
-            assert not large.wants(state, joined)
+            assert await put_for(40, 40, 40) == 1, "tried, and slow"
+            assert await put_for(40, 40, 40) == 0, "slow just before"
+            assert await put_for(10, 100) == 1, "one is large by itself"
             await asyncio.sleep(11)
-            assert large.wants(state, joined)
+            assert await put_for(40, 40, 40) == 1, "tried again"
+            assert (await queue.stats()).total("queued") == 40 + 4 * 120 + 110
 
     run(main)

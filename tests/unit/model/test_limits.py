@@ -17,6 +17,8 @@ from bucketq.model.operations import (
     Cancel,
     Claim,
     Complete,
+    CompleteMany,
+    Completion,
     Configure,
     Fail,
     Heartbeat,
@@ -109,8 +111,25 @@ def test_the_limits_of_a_batch_are_those_of_each_push_that_is_joined(
     queue.ok(seven, **JOINED, **within)
 
 
-def test_single_pushes_that_are_joined_are_no_batch() -> None:
-    Driver(max_batch_jobs=2, max_batch_bytes=6).ok(push(3, payload="1234"), **JOINED)
+def test_calls_for_one_job_that_are_joined_are_no_batch() -> None:
+    queue = Driver(max_batch_jobs=2, max_batch_bytes=6)
+    queue.ok(push(3, payload="1234"), **JOINED)
+    jobs = queue.ok(claim(3), "s", number=4, numbers=(4, 5, 6))
+    done = tuple(Completion(job=job.id, lease=lease_of(job)) for job in jobs)
+    queue.refused(CompleteMany(jobs=done), InvalidRequestError)
+    assert queue.ok(CompleteMany(jobs=done), "s", number=7, numbers=(7, 8, 9)) == (True,) * 3
+
+
+def test_joined_pushes_have_a_limit_together() -> None:
+    queue = Driver(max_batch_jobs=5000, max_batch_bytes=6 << 10)
+    joined: dict[str, Any] = {"session": "s", "number": 1, "numbers": (1, 2, 3)}
+    message = queue.refused(push(10_001), InvalidRequestError, **joined, counts=(5000, 5000, 1))
+    assert "10001 jobs in joined pushes, at most 10000" in message
+    joined["numbers"] = tuple(range(1, 601))
+    many = push(600, payload="x" * 4000)
+    assert "joined" in queue.refused(many, PayloadTooLargeError, **joined)
+    joined["numbers"] = tuple(range(1, 501))
+    queue.ok(push(500, payload="x" * 4000), **joined)
 
 
 def test_a_limit_counts_what_is_there_already() -> None:

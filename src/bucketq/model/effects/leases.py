@@ -36,6 +36,7 @@ from bucketq.model.operations import (
     Pulse,
     Release,
     ReleaseMany,
+    Request,
     Withdraw,
 )
 from bucketq.model.records import HEARD, MAX_SNOOZES, NOTHING, Failure, JobRecord, Progress
@@ -47,20 +48,20 @@ _SECRET_LENGTH = 32  # 128 bits in hexadecimal: leases derived from it cannot be
 _SNOOZED_OUT = f"it was put off {MAX_SNOOZES} times, so putting it off again is a failure"
 
 
-def claim(state: State, operation: Claim, now: datetime) -> tuple[JobRecord, ...]:
+def claim(state: State, operation: Claim, now: datetime, request: Request) -> tuple[JobRecord, ...]:
     """Hand out the smallest jobs that are due; none if there are none or the queue is paused."""
-    check_claim(state, operation)
+    check_claim(state, operation, joined=len(request.numbers))
     if operation.wait_s:
         check.delay(operation.wait_s, "wait_s")
     return hand_out(state, operation, now)
 
 
-def check_claim(state: State, operation: AnyClaim) -> None:
-    """Validate a claim: its worker, its kinds and its limits."""
+def check_claim(state: State, operation: AnyClaim, *, joined: int = 0) -> None:
+    """Validate a claim, or several that are joined: the worker, the kinds and the limits."""
     check.name(operation.worker, "worker")
     if operation.kinds:
         check.kinds(operation.kinds)
-    check.whole_number(operation.limit, "limit", 1, state.settings.max_batch_jobs)
+    check.whole_number(operation.limit, "limit", 1, max(joined, state.settings.max_batch_jobs))
     check.name(operation.secret, "secret")
     if len(operation.secret) < _SECRET_LENGTH:
         raise InvalidRequestError(
@@ -123,9 +124,11 @@ def pulses(state: State, operation: Heartbeat) -> tuple[Pulse, ...]:
     return tuple(_pulse(state, lease) for lease in operation.leases)
 
 
-def complete_many(state: State, operation: CompleteMany, now: datetime) -> tuple[bool, ...]:
+def complete_many(
+    state: State, operation: CompleteMany, now: datetime, request: Request
+) -> tuple[bool, ...]:
     """Finish jobs independently: one whose lease was lost does not affect the others."""
-    _check_count(state, len(operation.jobs))
+    _check_count(state, len(operation.jobs), joined=len(request.numbers))
     with_result, has_follow_ups = [], False
     for finished in operation.jobs:
         if finished.result != NOTHING or finished.result_encoding is not None:
@@ -174,8 +177,8 @@ def recall_lost(
     return tuple(index not in lost for index in range(len(jobs)))
 
 
-def _check_count(state: State, count: int) -> None:
-    limit = state.settings.max_batch_jobs
+def _check_count(state: State, count: int, *, joined: int = 0) -> None:
+    limit = max(joined, state.settings.max_batch_jobs)
     if count > limit:
         raise InvalidRequestError(
             f"{count} jobs in one call, at most {limit} are allowed (max_batch_jobs)"

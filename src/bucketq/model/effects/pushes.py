@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice, repeat
+from itertools import repeat
 from operator import attrgetter
 
 import msgspec
 
 from bucketq.errors import (
-    InvalidRequestError,
     KeyConflictError,
-    PayloadTooLargeError,
     RejectedError,
 )
 from bucketq.model import check
-from bucketq.model.base import LINE_BYTES, NewJob, row_bytes
+from bucketq.model.base import NewJob, row_bytes
 from bucketq.model.effects import unique_jobs
 from bucketq.model.effects.links import job_links
+from bucketq.model.effects.push_checks import check_push
 from bucketq.model.effects.push_keys import (
     FUTURE,
     check_key,
@@ -39,10 +38,8 @@ from bucketq.model.limits import GROUPS
 from bucketq.model.numbered_batches import Publish, WriterRecord
 from bucketq.model.operations import Push, Request
 from bucketq.model.records import JobRecord
-from bucketq.model.requests.plain_jobs import PlainJobs, check_plain
 from bucketq.model.reservations import Adopt, Reserve
 from bucketq.model.segments import Pushed, WrittenSegment
-from bucketq.model.settings import MIB, Settings
 from bucketq.model.side_objects import content_in
 from bucketq.model.state import State
 
@@ -56,7 +53,7 @@ def push(
     jobs, written = operation.jobs, request.written
     if written is not None and written.settings == state.settings:
         return _push_any(state, jobs, row_bytes(jobs), now, request)
-    fresh_bytes, is_plain = _check_batch(state, jobs, request)
+    fresh_bytes, is_plain = check_push(state.settings, jobs, request)
     if not is_plain or written is not None or _is_known(state, jobs, request):
         return _push_any(state, jobs, fresh_bytes, now, request)
     check_room(state, len(jobs), fresh_bytes, map(_kind, jobs))
@@ -159,7 +156,7 @@ def may_grant(state: State, operation: Push | Publish, request: Request) -> bool
         if isinstance(operation, Publish) and is_published(state, operation):
             return False
         jobs = operation.jobs
-        size_bytes, _ = _check_batch(state, jobs, request)
+        size_bytes, _ = check_push(state.settings, jobs, request)
         check_room(state, len(jobs), size_bytes, map(_kind, jobs))
     except RejectedError:
         return False
@@ -189,56 +186,6 @@ def recall(_state: State, operation: Push, stored: list[str] | None) -> tuple[st
         job_id if job_id == made else KnownJobId(job_id)
         for made, job_id in zip(ids, stored, strict=True)
     )
-
-
-def _check_batch(state: State, jobs: tuple[NewJob, ...], request: Request) -> tuple[int, bool]:
-    """Check what does not depend on other jobs.
-
-    Returns the same as ``row_bytes``, and whether no job has options, as in most pushes.
-    """
-    settings = state.settings
-    counts = _counts(request)
-    most_jobs = max(counts, default=len(jobs))
-    if most_jobs > settings.max_batch_jobs:
-        raise InvalidRequestError(
-            f"{most_jobs} jobs in one push, at most {settings.max_batch_jobs} are allowed "
-            "(max_batch_jobs): push them in several batches"
-        )
-    most_bytes = min(settings.max_payload_bytes, MIB)
-    if isinstance(jobs, PlainJobs):
-        size_bytes, is_plain = check_plain(jobs, most_bytes), True
-    else:
-        size_bytes, is_plain = _check_each(jobs, settings, most_bytes)
-    if len(jobs) > 1:
-        _check_different(list(map(_id, jobs)), "job id")
-    if size_bytes > settings.max_batch_bytes:
-        each = iter(jobs)
-        pushes = (islice(each, count) for count in counts or (len(jobs),))
-        largest = max(sum(len(job.payload) for job in push) for push in pushes)
-        if largest > settings.max_batch_bytes:
-            raise PayloadTooLargeError(
-                f"{largest:,} bytes of payload in one push, at most "
-                f"{settings.max_batch_bytes:,} are allowed (max_batch_bytes): push several batches"
-            )
-    return LINE_BYTES * len(jobs) + size_bytes, is_plain
-
-
-def _check_each(jobs: tuple[NewJob, ...], settings: Settings, most_bytes: int) -> tuple[int, bool]:
-    size_bytes, is_plain = 0, True
-    for job in jobs:
-        if check.has_options(job):
-            check.options(job, settings)
-            is_plain = False
-        size_bytes += check.plain_job(job, most_bytes)
-    if len(jobs) > 1 and not is_plain:
-        _check_different([job.key for job in jobs if job.key is not None], "idempotency key")
-    return size_bytes, is_plain
-
-
-def _check_different(names: list[str], what: str) -> None:
-    if len(set(names)) < len(names):
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise InvalidRequestError(f"{what} {twice!r} stands twice in one push")
 
 
 def _is_known(state: State, jobs: tuple[NewJob, ...], request: Request) -> bool:
@@ -329,11 +276,6 @@ def _find_cold(state: State, jobs: tuple[NewJob, ...], request: Request) -> dict
     ids = [job_id for job_id in new if job_id not in by_id]
     found = state.cold.find(ids) if ids else {}
     return {job_id: job for job_id, ((_, job, _), _) in found.items()}
-
-
-def _counts(request: Request) -> tuple[int, ...]:
-    """Return how many jobs each of the pushes has that are joined in a request, if any are."""
-    return request.counts or (1,) * len(request.numbers)
 
 
 def _makers(request: Request) -> Iterator[frozenset[str]]:

@@ -36,6 +36,10 @@ from bucketq.model.requests import request_digest
 from bucketq.model.requests.sessions import MISSING, Record, Session
 from bucketq.model.state import State
 
+MAX_JOINED = 1000
+"""How many requests may be joined, all of which are looked up and remembered in one turn. Clients
+join 200."""
+
 _Remember = Callable[[Any, Any], Any]
 _Recall = Callable[[State, Any, Any], Any]
 
@@ -70,8 +74,7 @@ def check_id(request: Request) -> None:
 
 
 def _check_joined(request: Request) -> None:
-    operation, numbers = request.operation, request.numbers
-    count = 0
+    operation, count = request.operation, 0
     if isinstance(operation, ops.Push | ops.CompleteMany):
         count = len(operation.jobs)
     elif isinstance(operation, ops.Claim) and not operation.wait_s:
@@ -80,15 +83,31 @@ def _check_joined(request: Request) -> None:
         raise InvalidRequestError("only pushes, completions and claims that do not wait are joined")
     if request.counts:
         count = _check_counts(request.counts, operation)
+    _check_numbers(request.numbers, request.number, count)
+
+
+def refuse_joined(request: Request) -> None:
+    """Reject joined requests that would not be remembered."""
+    if request.numbers or request.counts:
+        raise InvalidRequestError(
+            "joined requests need a session: each is remembered by its number in it"
+        )
+
+
+def _check_numbers(numbers: tuple[int, ...], first: int, count: int) -> None:
+    if len(numbers) > MAX_JOINED:
+        raise InvalidRequestError(
+            f"{len(numbers)} joined requests, at most {MAX_JOINED} are allowed: join fewer"
+        )
     if not numbers:
         raise InvalidRequestError("pushes are joined by their counts, but have no numbers")
     if {*map(type, numbers)} != {int} or min(numbers) < 0 or max(numbers) > check.MAX_INTEGER:
         for number in numbers:
             check.whole_number(number, "number", 0)
-    if len(numbers) != count or numbers[0] != request.number:
+    if len(numbers) != count or numbers[0] != first:
         raise InvalidRequestError(
             f"{len(numbers)} numbers for {count} joined requests, the first of which has number "
-            f"{request.number}: each needs one"
+            f"{first}: each needs one"
         )
     if any(map(ge, numbers, numbers[1:])):
         raise InvalidRequestError("the numbers of joined requests must rise")

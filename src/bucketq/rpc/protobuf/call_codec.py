@@ -88,7 +88,7 @@ def read_call(sent: pb.Call, tag: int) -> tuple[Call, str]:
         raise unknown_operation()
     ttl_ms = sent.ttl_ms
     request = _read_request(verb, getattr(sent, verb), sent)
-    if sent.numbers and isinstance(request, Request):
+    if (sent.numbers or sent.counts) and isinstance(request, Request):
         request = structs.replace(request, numbers=tuple(sent.numbers), counts=tuple(sent.counts))
     return Call(tag, request, ttl_ms / 1000 if ttl_ms else DEFAULT_TTL_S), verb
 

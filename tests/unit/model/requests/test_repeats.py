@@ -134,6 +134,7 @@ def test_a_completion_whose_lease_was_lost_is_not_remembered(state: State) -> No
         (Claim(worker="w", secret=SECRET, limit=2, wait_s=1.0), (1, 2), 1),
         (Fail(job="j", lease="l", error="e"), (1,), 1),
         (CompleteMany(jobs=()), (1,), 1),
+        (claim(1001), tuple(range(1, 1002)), 1),
     ],
 )
 def test_numbers_that_do_not_fit_are_rejected(
@@ -141,6 +142,14 @@ def test_numbers_that_do_not_fit_are_rejected(
 ) -> None:
     applied = apply(state, Request(operation, "s", number, numbers=numbers), NOW)
     assert isinstance(applied.error, InvalidRequestError)
+    assert not state.changes
+
+
+@pytest.mark.parametrize("fields", [{"numbers": (0,)}, {"counts": (2,)}])
+def test_joined_requests_need_a_session(state: State, fields: dict[str, Any]) -> None:
+    applied = apply(state, Request(joined_push(2), **fields), NOW)
+    assert isinstance(applied.error, InvalidRequestError)
+    assert "session" in str(applied.error)
     assert not state.changes
 
 

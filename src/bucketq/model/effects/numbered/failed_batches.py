@@ -22,7 +22,7 @@ from bucketq.model.effects.attempts import start_all
 from bucketq.model.effects.limits.limit_room import LimitRoom
 from bucketq.model.effects.numbered.batch_members import give_back, is_free, sort_jobs
 from bucketq.model.numbered_batches import BatchState, ClaimBatch, ConsumerRecord, SettleBatch
-from bucketq.model.operations import CompleteMany, Completion, Fail
+from bucketq.model.operations import CompleteMany, Completion, Fail, Request
 from bucketq.model.records import JobRecord
 from bucketq.model.state import State
 
@@ -140,7 +140,8 @@ def settle(state: State, operation: SettleBatch, now: datetime) -> BatchState:
         for each in settled
         if each.error is None
     ]
-    leases.complete_many(state, CompleteMany(jobs=tuple(completed)), now)
+    completing = CompleteMany(jobs=tuple(completed))
+    leases.complete_many(state, completing, now, Request(completing))
     for each in settled:
         if each.error is not None:
             failure = Fail(job=each.job, lease=each.lease, error=each.error, retry=each.retry)
