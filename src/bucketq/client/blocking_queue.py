@@ -235,7 +235,8 @@ class BlockingQueue(Generic[T]):
         """Archive everything that is finished now, and return how many jobs left by this call.
 
         All of them have left when this returns, even if another process archives at the same time.
-        A queue that stays open archives by itself, ``archive_after_s`` after a job has finished.
+        A queue that stays open archives by itself, ``archive_after_s`` after a job has finished,
+        or up to 10 s later if nothing else is committed.
         """
         return self._call(self._queue.flush_archive)
 

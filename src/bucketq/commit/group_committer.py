@@ -38,7 +38,7 @@ from bucketq.commit.pending_requests import LocalRequest, PendingRequest, caller
 from bucketq.commit.side_transfers import SideTransfers
 from bucketq.commit.stall import StallWatch
 from bucketq.commit.upkeep.archiver import Archiver
-from bucketq.commit.upkeep.company import Company
+from bucketq.commit.upkeep.commit_signal import CommitSignal
 from bucketq.commit.upkeep.history_keeper import HistoryKeeper
 from bucketq.commit.upkeep.job_expirer import JobExpirer
 from bucketq.commit.upkeep.schedule_firer import ScheduleFirer
@@ -92,8 +92,8 @@ class GroupCommitter:
         self._hooks = hooks or CommitHooks(clock, create=create)
         self.where = register.where
         submit = partial(self.submit, timeout_s=timeout_s)
-        self._company = Company()
-        self._archiver = Archiver(submit, archive, clock, self.where, self._company)
+        self._next_commit = CommitSignal()
+        self._archiver = Archiver(submit, archive, clock, self.where, self._next_commit)
         self._spiller = Spiller(submit, register.segments, clock, self.where)
         self._upkeep = SegmentUpkeep(submit, register, clock, archive)
         self._history = HistoryKeeper(submit, register, clock)
@@ -229,8 +229,8 @@ class GroupCommitter:
             self._transfers.start(pending, self.working.refusal_of)
             return
         self.working.accept(pending)
-        if self._company.is_awaited and self.state is not None and self.state.has_changes:
-            self._company.come()  # Before the commit: what waits is to be a part of it.
+        if self._next_commit.is_awaited and self.state is not None and self.state.has_changes:
+            self._next_commit.announce()
         self._wake.set()
 
     async def _run(self) -> None:

@@ -65,8 +65,9 @@ class Settings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     dead_retention_s: float = 14 * 86400.0
     """How long a dead job is kept for a redrive."""
     archive_after_s: float = 10.0
-    """How long a finished job stays in the queue before it leaves for the archive. It leaves sooner
-    if finished jobs take more than a quarter of ``spill_bytes`` together."""
+    """How long a finished job stays in the queue before it leaves for the archive, at least: while
+    nothing else is committed up to 10 s more, or twice as long if that is less. It leaves sooner if
+    finished jobs take more than a quarter of ``spill_bytes`` together."""
     archive_retention_s: float = 0.0
     """How long the archive keeps a finished job; 0: for ever."""
     result_retention_s: float = 3600.0

@@ -6,7 +6,7 @@ nothing has to be locked: two processes that archive at once write a job twice, 
 once.
 
 Every commit writes the finished jobs again, so they must not pile up: each pass moves all that are
-due, and if they take too many bytes they leave early. Between commits they cost nothing, so where
+due, and if they take too many bytes they leave early. Between commits they cost nothing, so if
 requests share commits, the removal of a few waits for one that is written anyway.
 """
 
@@ -25,11 +25,12 @@ from typing import Any, cast
 from bucketq.archive.writer import ArchiveWriter, FinishedJob
 from bucketq.clock import Clock, fraction
 from bucketq.commit.upkeep.background import BackgroundLoop
-from bucketq.commit.upkeep.company import Company
+from bucketq.commit.upkeep.commit_signal import CommitSignal
 from bucketq.commit.upkeep.transient_faults import TransientFault
 from bucketq.errors import ClosedError, InvalidRequestError, SupersededError, UnavailableError
 from bucketq.model.effects.archiving import is_due
 from bucketq.model.effects.timekeeping import agreed
+from bucketq.model.indexes.finished_jobs import FinishedJobs, finished_at
 from bucketq.model.operations import NoteTime, Request
 from bucketq.model.outbox import Archived, ArchivedPart, Outbox, ReadOutbox
 from bucketq.model.state import State
@@ -60,9 +61,9 @@ _FILES_AT_ONCE = 4
 """How many are written at once, and their jobs removed by one commit. Each commit writes the whole
 object; but more jobs would hold up other requests, and more files would take much memory."""
 _QUIET_S = 10.0
-"""How long jobs that are due wait at most for a request that causes a commit, and no longer than
-they have waited already. A queue with a job every few seconds makes a quarter fewer commits."""
-_COMPANY_S = 1.0
+"""How long after they are due jobs wait at most for a request that causes a commit, and no longer
+than ``archive_after_s``. A queue with a job every few seconds makes a quarter fewer commits."""
+_REMOVAL_S = 1.0
 """How long jobs whose files are there wait for a commit to leave with: a push is mostly followed by
 a completion within that. If this process is killed meanwhile, another writes their files again."""
 _WRITE_TRIES = 6
@@ -78,17 +79,17 @@ class Archiver:
         writer: ArchiveWriter | None,
         clock: Clock,
         where: str,
-        company: Company | None = None,
+        next_commit: CommitSignal | None = None,
     ) -> None:
         """Commit with ``submit``; ``where`` is what messages call the queue.
 
-        ``company`` says when requests come that share a commit; None: they do not.
+        ``next_commit`` says when a request causes one that is shared; None: none are.
         """
         self._submit = submit
         self._has_archive = writer is not None
         # ``start`` and ``flush`` check that there is one; nothing else begins to archive.
         self._writer = cast("ArchiveWriter", writer)
-        self._company = company
+        self._next_commit = next_commit
         self._clock = clock
         self._where = where
         self._turn = asyncio.Lock()
@@ -98,9 +99,9 @@ class Archiver:
         self._prune_at = 0.0
         self._was_crowded = False
         self._has_files = False
-        """Whether jobs wait to leave whose files are there."""
-        self._hurries = 0
-        """How many callers wait until everything is in the archive."""
+        """Whether jobs are in the archive already, and wait for a commit that removes them."""
+        self._flushes = 0
+        """How many calls of ``flush`` are running; nothing waits meanwhile."""
 
     def start(self, current: Callable[[], State | None]) -> None:
         """Archive what is due in the background, until ``stop``.
@@ -118,8 +119,8 @@ class Archiver:
 
     async def stop(self) -> None:
         """Stop archiving. Jobs whose files are there still leave."""
-        if self._company is not None and self._has_files:
-            self._company.come()
+        if self._next_commit is not None and self._has_files:
+            self._next_commit.announce()
             await asyncio.sleep(0)
         await self._loop.stop()
 
@@ -149,14 +150,14 @@ class Archiver:
         if not self._has_archive:
             message = f"the queue {self._where} was opened without an archive"
             raise InvalidRequestError(message)
-        self._hurries += 1
-        if self._company is not None:
-            self._company.come()
+        self._flushes += 1
+        if self._next_commit is not None:
+            self._next_commit.announce()
         try:
             async with self._turn:
                 return await self._move(await self._submit(Request(ReadOutbox())))
         finally:
-            self._hurries -= 1
+            self._flushes -= 1
 
     async def _move_due(self, state: State | None) -> bool:
         """Archive jobs that are due; return whether there may be more."""
@@ -167,9 +168,8 @@ class Archiver:
         self._was_crowded = is_crowded = state.done.size_bytes > crowd_bytes
         if not is_crowded and not is_due(state.done, age_s, self._clock.now()):
             return False
-        quiet_s = min(age_s, _QUIET_S)
-        if not is_crowded and not is_due(state.done, age_s + quiet_s, self._clock.now()):
-            await self._wait_for_company(quiet_s)
+        if not is_crowded:
+            await self._wait_for_commit(self._quiet_s(state.done, age_s))
         keep_bytes = crowd_bytes // 2 if is_crowded else None
         read = ReadOutbox(min_age_s=age_s, keep_bytes=keep_bytes, limit=_READ_JOBS)
         async with self._turn:
@@ -192,7 +192,7 @@ class Archiver:
             if parts and waits:
                 self._has_files = True
                 try:
-                    await self._wait_for_company(_COMPANY_S)
+                    await self._wait_for_commit(_REMOVAL_S)
                 finally:
                     self._has_files = False
             if parts:  # Those that are in the archive leave, whatever has failed.
@@ -201,10 +201,18 @@ class Archiver:
                 raise failures[0]
         return count
 
-    async def _wait_for_company(self, limit_s: float) -> None:
-        """Wait for a request that causes a commit, unless somebody waits for the archive."""
-        if self._company is not None and not self._hurries:
-            await self._company.wait(limit_s)
+    def _quiet_s(self, done: FinishedJobs, age_s: float) -> float:
+        """Return for how much longer the oldest of the jobs that are due may wait."""
+        oldest, most_s = done.oldest(), min(age_s, _QUIET_S)
+        if oldest is None:
+            return 0.0
+        left_s = age_s + most_s - (self._clock.now() - finished_at(oldest)).total_seconds()
+        return left_s if left_s <= most_s else 0.0  # A clock was set back: they leave now.
+
+    async def _wait_for_commit(self, limit_s: float) -> None:
+        """Wait for a commit that a request causes, unless ``flush`` is running."""
+        if self._next_commit is not None and not self._flushes and limit_s > 0:
+            await self._next_commit.wait(limit_s)
 
     async def _write(
         self, jobs: Sequence[FinishedJob], lines: Sequence[bytes], version: int

@@ -10,7 +10,8 @@ from bucketq.cli.terminal.output import Output, counted
 async def run(out: Output, *, url: Url) -> None:
     """Archive all finished jobs now.
 
-    Long-lived processes do this automatically, `archive_after_s` after a job has finished.
+    Long-lived processes do this automatically, `archive_after_s` after a job has finished, or up to
+    10 s later if nothing else is committed.
 
     Examples:
         bucketq archive flush file:///srv/jobs/queue.json

@@ -14,7 +14,7 @@ from tests.unit.commit.upkeep.archived_queue import archived, finish, finish_man
 
 async def until_it_waits(queue: Any) -> None:
     """Return once the archiver waits for a request."""
-    while not queue._committer._company.is_awaited:  # noqa: ASYNC110 - it says so to nobody
+    while not queue._committer._next_commit.is_awaited:  # noqa: ASYNC110 - it has no event to wait for
         await asyncio.sleep(0.1)
 
 
@@ -68,7 +68,7 @@ def test_they_wait_no_longer_than_they_have_rested() -> None:
     run(main)
 
 
-def test_a_request_that_changes_nothing_is_no_company() -> None:
+def test_a_request_that_changes_nothing_causes_no_commit() -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitter) as queue:
@@ -84,7 +84,7 @@ def test_a_request_that_changes_nothing_is_no_company() -> None:
 
 
 @pytest.mark.parametrize("moment", ["before the file", "while it is written", "with the file"])
-def test_nobody_who_flushes_the_archive_waits_for_company(moment: str) -> None:
+def test_a_flush_of_the_archive_does_not_wait_for_another_commit(moment: str) -> None:
     async def main(loop: VirtualLoop) -> None:
         store = SimulatedStore(loop)
         async with open_queue(loop, store, GroupCommitter) as queue:
@@ -94,7 +94,7 @@ def test_nobody_who_flushes_the_archive_waits_for_company(moment: str) -> None:
                 await queue.push("k", "brings the file")
             if moment == "with the file":
                 await until_it_waits(queue)
-            assert queue._committer._company.is_awaited == (moment != "while it is written")
+            assert queue._committer._next_commit.is_awaited == (moment != "while it is written")
             began_s = loop.time()
             await queue.flush_archive()
             assert loop.time() - began_s < 0.9
