@@ -20,16 +20,13 @@ from bucketq.codec.tombstone import is_tombstone
 from bucketq.commit.objects.history_folder import HistoryFolder
 from bucketq.commit.objects.register import judge_commit
 from bucketq.commit.objects.segment_folder import SegmentFolder
+from bucketq.commit.objects.store_calls import NoAnswerError, StoreCalls, larger_than, patience_s
 from bucketq.errors import CorruptStateError, QueueNotFoundError, RejectedError, UnavailableError
 from bucketq.model.state import State
 from bucketq.store.backoff import RetryBackoff
 from bucketq.store.base import ObjectMissingError, ObjectStore, StoredObject
 from bucketq.store.resolve_write import Verdict, write_until_certain
 
-# A healthy store answers well within a second; a request that takes this long is repeated.
-_ANSWER_S = 10.0
-# Slower than any usable link, so that a large object is not given up while it is transferred.
-_SLOWEST_BYTES_PER_S = 1024 * 1024
 # The first retry is quick, since most faults are momentary; the last spares a store in trouble.
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 3.0
@@ -82,7 +79,17 @@ class QueueObject:
 
     async def find(self) -> StoredObject | None:
         """Read the object; None if it does not exist."""
-        return await self.until_answered(lambda: self._get(0), self.url)
+        expected_bytes = 0
+
+        async def get() -> StoredObject | None:
+            nonlocal expected_bytes
+            try:
+                return await self._get(expected_bytes)
+            except NoAnswerError:
+                expected_bytes = larger_than(expected_bytes)
+                raise
+
+        return await self.until_answered(get, self.url)
 
     async def until_answered(self, read: Callable[[], Awaitable[A]], what: str) -> A:
         """Read ``what``, retrying while the storage does not answer.
@@ -128,7 +135,7 @@ class QueueObject:
                 await self._ask(self.store.replace(self.key, body, etag), len(body))
 
         try:
-            async with asyncio.timeout(self.timeout_s + len(body) / _SLOWEST_BYTES_PER_S):
+            async with asyncio.timeout(self.timeout_s + patience_s(len(body))):
                 outcome = await write_until_certain(
                     send,
                     lambda: self._get(len(body)),
@@ -215,13 +222,7 @@ class QueueObject:
             return None
 
     async def _ask(self, answer: Awaitable[A], size_bytes: int) -> A:
-        """Await the store, with a timeout that grows with the size of the object."""
-        limit_s = _ANSWER_S + size_bytes / _SLOWEST_BYTES_PER_S
-        try:
-            async with asyncio.timeout(limit_s):
-                return await answer
-        except TimeoutError as error:
-            raise UnavailableError(f"no answer from {self.url} in {limit_s:.0f} s") from error
+        return await StoreCalls(self.url).ask(answer, size_bytes)
 
 
 def _judge_descent(ours: State, current: State) -> Verdict:

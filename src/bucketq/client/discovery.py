@@ -232,12 +232,6 @@ class ObjectFinder:
         try:
             heading = await self._reader.read()
         except ObjectMissingError as error:
-            if self._incarnation:
-                message = (
-                    f"{self._reader.where} was deleted while it was in use; bring it back with "
-                    "`bucketq restore`, or connect again for a new queue"
-                )
-                raise SupersededError(message) from error
             if self._create is None:
                 message = f"no queue at {self._reader.where}; push to it, or run `bucketq create`"
                 raise QueueNotFoundError(message) from error

@@ -1,7 +1,7 @@
-"""``HeadingReader``: reads from a queue's object which broker serves it, and nothing else.
+"""``HeadingReader``: reads the heading of a queue's object: its version, its broker, its partition.
 
-It is all that a client of a broker needs of the object, and imports nothing that reads or writes
-jobs. What it returns is no base for a commit.
+A client of a broker needs no more, so this imports nothing that decodes jobs. A heading is no base
+for a commit.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from bucketq.codec.heading import Heading, read_heading
-from bucketq.codec.tombstone import is_tombstone
-from bucketq.commit.objects.store_calls import StoreCalls, larger_than
-from bucketq.errors import QueueNotFoundError, SupersededError, UnavailableError
+from bucketq.commit.objects.seen_object import deleted_in_use, refuse_deleted
+from bucketq.commit.objects.store_calls import NoAnswerError, StoreCalls, larger_than
 from bucketq.model.partitions import Partition, compare
-from bucketq.store.base import ObjectStore
+from bucketq.store.base import ObjectMissingError, ObjectStore
 
 A = TypeVar("A")
 
@@ -48,7 +47,7 @@ class HeadingReader:
 
         Raises:
             ObjectMissingError: There is no queue.
-            SupersededError: There was one, and it is being deleted.
+            SupersededError: There was one, and it was deleted.
         """
         seen = self._seen
         if seen is None:
@@ -69,29 +68,12 @@ class HeadingReader:
     async def _ask(self, answer: Awaitable[A]) -> A:
         try:
             return await self._calls.ask(answer, self._expected_bytes)
-        except UnavailableError:
+        except ObjectMissingError as error:
+            if self._seen is not None:
+                raise deleted_in_use(self.where) from error
+            raise
+        except NoAnswerError:
             # The next tries have more time, but no more each time: they go on for as long as an
             # outage lasts, and one that hangs must end soon after that.
-            if self._calls.timed_out:
-                self._expected_bytes = larger_than(self._known_bytes)
+            self._expected_bytes = larger_than(self._known_bytes)
             raise
-
-
-def refuse_deleted(body: bytes, where: str, *, was_seen: bool) -> None:
-    """Reject an object that is what a deletion leaves of a queue until it is finished."""
-    if not is_tombstone(body):
-        return
-    if was_seen:
-        raise deleted_in_use(where)
-    raise QueueNotFoundError(
-        f"{where} is being deleted, or its deletion was interrupted: run `bucketq delete` again to "
-        "finish it, or `bucketq create` for a new queue"
-    )
-
-
-def deleted_in_use(where: str) -> SupersededError:
-    """Return the error for an object that was there before and is gone."""
-    return SupersededError(
-        f"{where} was deleted while it was in use; it is not created again from memory: bring it "
-        "back with `bucketq restore`, or connect again for a new queue"
-    )

@@ -29,17 +29,13 @@ from bucketq.archive.side_folder import SideFolder
 from bucketq.clock import Clock, new_id
 from bucketq.codec.decode import decode
 from bucketq.codec.document import Document, Prepared
-from bucketq.commit.objects.heading_reader import (
-    HeadingReader,
-    deleted_in_use,
-    refuse_deleted,
-)
+from bucketq.commit.objects.heading_reader import HeadingReader
 from bucketq.commit.objects.pacing import Pacer
 from bucketq.commit.objects.queue_history import QueueHistory
 from bucketq.commit.objects.queue_segments import QueueSegments
-from bucketq.commit.objects.seen_object import SeenObject
+from bucketq.commit.objects.seen_object import SeenObject, deleted_in_use, refuse_deleted
 from bucketq.commit.objects.segment_sweep import NamedSegments, named_by
-from bucketq.commit.objects.store_calls import StoreCalls, larger_than, patience_s
+from bucketq.commit.objects.store_calls import NoAnswerError, StoreCalls, larger_than, patience_s
 from bucketq.errors import (
     QueueNotFoundError,
     StoreRefusedError,
@@ -205,9 +201,8 @@ class Register:
         except ObjectMissingError:
             self._refuse_if_seen()
             raise
-        except UnavailableError:
-            if self._calls.timed_out:
-                self._expected_bytes = larger_than(self._expected_bytes)
+        except NoAnswerError:
+            self._expected_bytes = larger_than(self._expected_bytes)
             raise
         self._expected_bytes = self._known_bytes = len(found.body)
         return self._take(found, seen)

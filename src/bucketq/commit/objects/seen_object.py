@@ -1,10 +1,14 @@
-"""``SeenObject``: what a register remembers of the object, to reject one that is older."""
+"""``SeenObject``: what a register remembers of the object, to reject one that is older.
+
+The errors for an object that was deleted are here too.
+"""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from bucketq.errors import CorruptStateError, SupersededError
+from bucketq.codec.tombstone import is_tombstone
+from bucketq.errors import CorruptStateError, QueueNotFoundError, SupersededError
 
 
 class SeenObject(Struct, frozen=True):
@@ -36,3 +40,23 @@ class SeenObject(Struct, frozen=True):
                 "committed: something else writes this object; find out what before you continue"
             )
             raise CorruptStateError(message)
+
+
+def refuse_deleted(body: bytes, where: str, *, was_seen: bool) -> None:
+    """Reject an object that is what a deletion leaves of a queue until it is finished."""
+    if not is_tombstone(body):
+        return
+    if was_seen:
+        raise deleted_in_use(where)
+    raise QueueNotFoundError(
+        f"{where} is being deleted, or its deletion was interrupted: run `bucketq delete` again to "
+        "finish it, or `bucketq create` for a new queue"
+    )
+
+
+def deleted_in_use(where: str) -> SupersededError:
+    """Return the error for an object that was there before and is gone."""
+    return SupersededError(
+        f"{where} was deleted while it was in use; it is not created again from memory: bring it "
+        "back with `bucketq restore`, or connect again for a new queue"
+    )

@@ -17,9 +17,13 @@ _SLOWEST_BYTES_PER_S = 1024 * 1024
 megabyte a second. A request that is given up too early must be resolved as a lost answer."""
 _FIRST_GUESS_BYTES = 16 * 1024 * 1024
 """How much larger than expected an object may be, after a read of it timed out."""
-_LAST_GUESS_BYTES = 256 * 1024 * 1024
-"""Objects are smaller. A read that hangs is given up after some minutes, however long the storage
-was away."""
+_LAST_GUESS_BYTES = 512 * 1024 * 1024
+"""An object has up to 256 MiB of finished jobs (``model/effects/room.py``) and, by default, as much
+of others. A read that hangs is given up after nine minutes, however long an outage lasted."""
+
+
+class NoAnswerError(UnavailableError):
+    """The storage did not answer in time; an object may be too large for the time that it had."""
 
 
 class StoreCalls:
@@ -32,12 +36,10 @@ class StoreCalls:
         """Why the storage did not answer the last request, for a caller that gives up."""
         self.failures = 0
         """How many requests were not answered, or refused; a lock does not count."""
-        self.timed_out = False
-        """Whether the last request was given up; an object that is read may be too large for it."""
 
     async def ask(self, answer: Awaitable[A], size_bytes: int) -> A:
         """Await the store, for a time that grows with the bytes to transfer."""
-        limit_s, self.timed_out = patience_s(size_bytes), False
+        limit_s = patience_s(size_bytes)
         try:
             async with asyncio.timeout(limit_s):
                 result = await answer
@@ -50,9 +52,8 @@ class StoreCalls:
             raise
         except TimeoutError as error:
             self.failures += 1
-            self.timed_out = True
             message = f"no answer from {self._where} in {limit_s:.0f} s"
-            self.trouble = UnavailableError(message)
+            self.trouble = NoAnswerError(message)
             raise self.trouble from error
         self.trouble = None
         return result
