@@ -22,9 +22,9 @@ from bucketq.model.numbered_batches import ConsumerRecord
 from bucketq.model.partitions import FEATURE as PARTITIONS
 from bucketq.model.partitions import MAX_PARTITIONS, Partition
 from bucketq.model.records import JobRecord
-from bucketq.model.requests.checks import check_jitter, check_limit
-from bucketq.model.requests.checks import check_times as check_due
 from bucketq.model.requests.sessions import Session
+from bucketq.model.requests.stateless_checks import check_jitter, check_limit
+from bucketq.model.requests.stateless_checks import check_times as check_due
 from bucketq.model.results import ResultRow
 from bucketq.model.schedules import ScheduleRecord
 from bucketq.model.segments import Gone, SegmentRecord

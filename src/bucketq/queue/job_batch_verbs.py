@@ -19,7 +19,7 @@ from bucketq.model.job_batches import (
     OpenBatch,
     ReadBatches,
 )
-from bucketq.model.requests.checks import check_callback
+from bucketq.model.requests.stateless_checks import check_callback
 from bucketq.queue.arguments import as_plain
 from bucketq.queue.job_batch import Batch, BatchInfo, read_batch_info
 from bucketq.queue.push_options import JobSpec, new_job

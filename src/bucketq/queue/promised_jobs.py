@@ -15,7 +15,12 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model.base import NewJob
 from bucketq.model.job_ids import JobId, job_id
 from bucketq.model.partitions import id_in_partition, split_lease
-from bucketq.model.requests.checks import check_amount, check_follow_up, names_of, stands_twice
+from bucketq.model.requests.stateless_checks import (
+    check_amount,
+    check_follow_up,
+    names_of,
+    stands_twice,
+)
 from bucketq.model.settings import Settings
 from bucketq.queue.push_options import UNLIMITED, JobSpec, new_job
 from bucketq.queue.trace_context import current_traceparent

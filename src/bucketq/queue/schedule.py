@@ -10,7 +10,7 @@ from msgspec import Struct
 from bucketq.commit.due_times import NoCronError, check_cron, next_due
 from bucketq.errors import InvalidRequestError
 from bucketq.model.records import Backoff
-from bucketq.model.requests.checks import check_times
+from bucketq.model.requests.stateless_checks import check_times
 from bucketq.model.schedules import Missed, ScheduleRecord, SetSchedule
 from bucketq.queue import payload as payloads
 from bucketq.queue.arguments import to_seconds

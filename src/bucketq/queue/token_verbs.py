@@ -14,7 +14,7 @@ from typing import cast
 from bucketq.commit.request_ids import RequestId
 from bucketq.errors import InvalidRequestError
 from bucketq.model import operations as ops
-from bucketq.model.requests.checks import check_rights, check_token_id, check_token_name
+from bucketq.model.requests.stateless_checks import check_rights, check_token_id, check_token_name
 from bucketq.model.tokens import (
     ID_BYTES,
     SECRET_BYTES,

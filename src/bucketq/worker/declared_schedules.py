@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Unpack
 
 from bucketq.errors import BucketQError, InvalidRequestError
 from bucketq.model import check
-from bucketq.model.requests.checks import check_times
+from bucketq.model.requests.stateless_checks import check_times
 from bucketq.queue.arguments import to_seconds
 from bucketq.queue.queue import Queue
 from bucketq.queue.schedule import ScheduleOptions

@@ -276,7 +276,10 @@ def _result_rows(state: State, times: int) -> list[ResultRow]:
 
 
 def _has_resting(state: State) -> bool:
-    """Whether the object has jobs that neither run nor are done; that of a stream has none."""
+    """Whether any job of the object neither runs nor is done.
+
+    In a stream all do, and a look at every row would find nothing that may leave.
+    """
     return len(state.jobs) - state.cold.lent > len(state.running) + len(state.done)
 
 

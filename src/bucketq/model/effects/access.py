@@ -18,7 +18,7 @@ from bucketq.model import check, job_batches, limits, schedules
 from bucketq.model import numbered_batches as batches
 from bucketq.model import operations as ops
 from bucketq.model.operations import Configure, GrantToken, ReadTokens, RevokeToken
-from bucketq.model.requests.checks import check_rights, check_token_id, check_token_name
+from bucketq.model.requests.stateless_checks import check_rights, check_token_id, check_token_name
 from bucketq.model.results import Wait
 from bucketq.model.side_objects import KeepObject, PutPart, ReadPart, StageObject
 from bucketq.model.state import State

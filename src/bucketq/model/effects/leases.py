@@ -40,7 +40,7 @@ from bucketq.model.operations import (
     Withdraw,
 )
 from bucketq.model.records import HEARD, MAX_SNOOZES, NOTHING, Failure, JobRecord, Progress
-from bucketq.model.requests.checks import check_follow_ups
+from bucketq.model.requests.stateless_checks import check_follow_ups
 from bucketq.model.settings import MIB
 from bucketq.model.state import State
 

@@ -20,7 +20,7 @@ from bucketq.model.effects.room import check_room
 from bucketq.model.effects.side_refs import refuse_side
 from bucketq.model.operations import Push, Request
 from bucketq.model.partitions import id_made_in
-from bucketq.model.requests.checks import check_jitter, check_times
+from bucketq.model.requests.stateless_checks import check_jitter, check_times
 from bucketq.model.schedules import (
     FEATURE,
     MISSED,

@@ -22,7 +22,7 @@ from bucketq.model.base import NewJob
 from bucketq.model.check import RESERVED
 from bucketq.model.id_hashes import unique_name
 from bucketq.model.records import JobRecord, KeyRecord
-from bucketq.model.requests import checks
+from bucketq.model.requests.stateless_checks import check_unique_settings
 from bucketq.model.state import State
 
 FEATURE = "unique"
@@ -53,7 +53,7 @@ def check_unique(state: State, jobs: Sequence[NewJob]) -> None:
     """Refuse what the settings of the queue do not allow, and names that stand twice."""
     names = set[str]()
     for job in jobs:
-        checks.check_unique(job, state.settings)
+        check_unique_settings(job, state.settings)
         if _name(job) in names:
             raise InvalidRequestError(
                 f"unique name {job.unique!r} of kind {job.kind} stands twice in one push"

@@ -27,7 +27,7 @@ from bucketq.model.limits import (
     group_target,
     kind_target,
 )
-from bucketq.model.requests.checks import check_limit, check_target
+from bucketq.model.requests.stateless_checks import check_limit, check_target
 from bucketq.model.schedules import SetAnswer
 from bucketq.model.state import State
 

@@ -25,7 +25,7 @@ from bucketq.model.job_batches import (
 )
 from bucketq.model.partitions import id_made_in
 from bucketq.model.records import JobRecord
-from bucketq.model.requests.checks import check_callback
+from bucketq.model.requests.stateless_checks import check_callback
 from bucketq.model.settings import KIB
 from bucketq.model.state import State
 

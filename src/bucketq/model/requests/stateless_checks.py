@@ -1,7 +1,8 @@
-"""Checks of what a request asks for that need no state: a client makes them before it sends it.
+"""Checks of what a request asks for that need no state, but perhaps settings.
 
-The queue makes them again, because a request may come from any client. What belongs to one job is
-checked by ``check``.
+Clients make them before they send it, and the queue makes them again, because a request may come
+from any client. The decoder makes those of limits and schedules. Nothing here imports a state, so
+that clients do not load it. ``check`` has the checks of single values and of new jobs.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def check_follow_up(job: NewJob, settings: Settings, most_bytes: int = MIB) -> i
     try:
         size_bytes = check.new_job(job, settings, most_bytes)
         if job.unique is not None:
-            check_unique(job, settings)
+            check_unique_settings(job, settings)
         if job.batch_id is not None or job.after:
             raise InvalidRequestError(
                 "a job that is pushed with a completion cannot have batch_id or after: these may "
@@ -97,7 +98,7 @@ def stands_twice(name: tuple[str, str]) -> InvalidRequestError:
     return InvalidRequestError(f"{name[0]} {name[1]!r} stands twice in one completion")
 
 
-def check_unique(job: NewJob, settings: Settings) -> None:
+def check_unique_settings(job: NewJob, settings: Settings) -> None:
     """Refuse a unique job that the settings of the queue do not allow."""
     if settings.max_format < _FORMAT:
         raise RejectedError(
