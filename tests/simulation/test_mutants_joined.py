@@ -21,7 +21,7 @@ _RECORDS = repeats._joined_records
 
 @pytest.mark.parametrize(
     ("seed", "deep"),
-    [(3, True), *(pytest.param(n, n % 2 == 0, marks=pytest.mark.full) for n in range(8))],
+    [(1, True), *(pytest.param(n, n % 2 == 0, marks=pytest.mark.full) for n in range(8))],
 )
 def test_crowds_hold_under_every_fault(seed: int, deep: bool, monkeypatch: Patch) -> None:
     joined = list[Request]()
@@ -35,7 +35,7 @@ def test_crowds_hold_under_every_fault(seed: int, deep: bool, monkeypatch: Patch
     simulate(seed, scenario="crowds", deep=deep)
     assert joined
     assert any(request.counts for request in joined)
-    if (seed, deep) == (3, True):
+    if (seed, deep) == (1, True):
         assert any(request.since is not None for request in joined)
 
 
@@ -44,8 +44,9 @@ def test_remembering_only_the_first_of_joined_requests_is_noticed(monkeypatch: P
         return _RECORDS(request, answer)[:1]
 
     monkeypatch.setattr(repeats, "_joined_records", first)
-    # A push or a completion of the others may take effect twice.
-    expect("nothing refused takes effect", "done is final", scenario="crowds", first=4)
+    # A push or a completion of the others may take effect twice, perhaps after the job has left.
+    twice = "nothing refused takes effect", "done is final", "a job that has left stays away"
+    expect(*twice, scenario="crowds", first=5)
 
 
 def test_ids_that_are_given_to_another_caller_are_noticed(monkeypatch: Patch) -> None:
@@ -71,4 +72,4 @@ def test_a_token_that_all_callers_share_is_noticed(monkeypatch: Patch) -> None:
         return copy(error)
 
     monkeypatch.setattr(joined_calls, "_own_error", shared)
-    expect("one owner for an attempt", "nothing refused takes effect", scenario="crowds")
+    expect("one owner for an attempt", "nothing refused takes effect", scenario="crowds", first=4)
