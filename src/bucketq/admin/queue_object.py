@@ -130,9 +130,10 @@ class QueueObject:
 
         async def send() -> None:
             if etag is None:
-                await self._ask(self.store.create(self.key, body), len(body))
+                writing = self.store.create(self.key, body)
             else:
-                await self._ask(self.store.replace(self.key, body, etag), len(body))
+                writing = self.store.replace(self.key, body, etag)
+            await StoreCalls(self.url).ask(writing, len(body))
 
         try:
             async with asyncio.timeout(self.timeout_s + patience_s(len(body))):
@@ -217,12 +218,9 @@ class QueueObject:
 
     async def _get(self, expected_bytes: int) -> StoredObject | None:
         try:
-            return await self._ask(self.store.get(self.key), expected_bytes)
+            return await StoreCalls(self.url).ask(self.store.get(self.key), expected_bytes)
         except ObjectMissingError:
             return None
-
-    async def _ask(self, answer: Awaitable[A], size_bytes: int) -> A:
-        return await StoreCalls(self.url).ask(answer, size_bytes)
 
 
 def _judge_descent(ours: State, current: State) -> Verdict:
