@@ -3,8 +3,6 @@
 A damaged object is never mistaken for an empty queue, and never overwritten.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import datetime

@@ -6,8 +6,6 @@ oldest go. Only actions of operators add rows, so it costs the others nothing.
 ``audit_notes`` says which operations are noted, and how.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from msgspec import Struct

@@ -8,8 +8,6 @@ which later versions can be rebuilt.
 A row shows jobs as ``get`` does, without leases. The payload of a job is in the row of its push.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
@@ -225,7 +223,7 @@ class ChangeRecorder:
 
     __slots__ = ("_after", "_before", "_paused", "_requests", "_settings")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: "State") -> None:
         """Begin with a state that was just read or prepared."""
         self._before: dict[int, JobRecord | None] = {}
         self._after: dict[int, JobRecord | None] = {}
@@ -252,7 +250,9 @@ class ChangeRecorder:
             self._before.setdefault(job.seq, job)
             self._after[job.seq] = None
 
-    def note(self, operation: Operation, session: str, changes: Sequence[Change], by: str) -> None:
+    def note(
+        self, operation: Operation, session: str, changes: "Sequence[Change]", by: str
+    ) -> None:
         """Note a request that has changed something; moving rows elsewhere does not count."""
         jobs = [row for table, row in changes if table == "jobs"]
         if len(jobs) > 1:
@@ -262,7 +262,7 @@ class ChangeRecorder:
         noted = (_verb_of(type(operation)), client_of(session) if session else "", jobs)
         self._requests.append((*noted, by) if by else noted)
 
-    def seal(self, state: State, commit: str, at: datetime) -> ChangeRecord:
+    def seal(self, state: "State", commit: str, at: datetime) -> ChangeRecord:
         """Return the row of the version that was just prepared."""
         jobs, gone = list[Any](), list[tuple[str, int]]()
         for seq, after in self._after.items():
@@ -286,7 +286,7 @@ class ChangeRecorder:
             head=Raw(_encode(head)) if head else NOTHING,
         )
 
-    def _changed_head(self, state: State) -> dict[str, Any]:
+    def _changed_head(self, state: "State") -> dict[str, Any]:
         head: dict[str, Any] = {}
         if state.settings != self._settings:
             head["settings"] = state.settings
@@ -300,7 +300,7 @@ def is_wanted(settings: Settings) -> bool:
     return settings.history_retention_s > 0 and settings.max_format > 1
 
 
-def seal(state: State, commit: str, at: datetime | None) -> None:
+def seal(state: "State", commit: str, at: datetime | None) -> None:
     """Add the row of a version that is being prepared, if history is on.
 
     Whether it is on is decided here, by the settings: the first row is that of the version after
@@ -323,7 +323,7 @@ def seal(state: State, commit: str, at: datetime | None) -> None:
     state.recorder = ChangeRecorder(state)
 
 
-def break_off(state: State) -> None:
+def break_off(state: "State") -> None:
     """Begin the history anew after the next version: what that changes was not noted."""
     state.recorder = None
 

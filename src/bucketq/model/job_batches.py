@@ -7,8 +7,6 @@ commit that ends the last job of a closed batch pushes the callback, with the co
 ``batch_changes`` says what each operation does, ``job_ends`` what follows from the end of a job.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Literal
 

@@ -9,8 +9,6 @@ bucket only the time is kept at which it will be full, and of one that is full n
 ``limit_room`` says what may start, ``limit_changes`` what each operation does.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from functools import lru_cache
 

@@ -12,9 +12,8 @@ These are the rows, the operations and their answers; ``consumers``, ``prepared_
 ``failed_batches`` and ``pushes`` say what each operation does.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
+from typing import Self
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -118,12 +117,12 @@ class ConsumerRecord(
 
     def emptied_at(
         self, now: datetime, *, apart: tuple[tuple[str, int], ...] | None = None
-    ) -> ConsumerRecord:
+    ) -> Self:
         """Return it with a batch that is open and has no jobs."""
         left = self.apart if apart is None else apart
         return replace(self, jobs=(), emptied=self.batch, apart=left, at=now)
 
-    def closed(self, now: datetime) -> ConsumerRecord:
+    def closed(self, now: datetime) -> Self:
         """Return it with its batch closed."""
         return replace(
             self, secret="", jobs=(), seq_limit=None, replays=None, emptied=0, alone=0, at=now

@@ -13,8 +13,6 @@ partitions they are a part of the hash of the request, and mean nothing. Anythin
 A lease that such a queue hands out ends in a dot and the partition of its job.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 
 from msgspec import Struct

@@ -18,8 +18,6 @@ Records are immutable: a change makes a new one, so that an answer, a reader and
 can share one without a copy.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Literal
 

@@ -9,8 +9,6 @@ swept.
 ``adoption`` says what each operation does.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 

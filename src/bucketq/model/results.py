@@ -10,8 +10,6 @@ together: five bytes for each, and nothing in a queue whose jobs return nothing.
 help and no promise of its own: if a part of it is missing, the archive is searched.
 """
 
-from __future__ import annotations
-
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from datetime import datetime

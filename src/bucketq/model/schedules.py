@@ -8,8 +8,6 @@ one that it was computed from. So a due time fires once, whichever processes try
 ``schedule_changes`` says what each operation does, ``due_times`` when a schedule is due.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Literal
 

@@ -8,15 +8,13 @@ Everything here is plain data: ``codec.segment_file`` reads and writes segments,
 them.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from heapq import merge
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from msgspec import Struct, field
 
@@ -216,13 +214,13 @@ class Gone:
         self._firsts[:place] = [0]
         self._lasts[:place] = [end]
 
-    def contains(self, other: Gone) -> bool:
+    def contains(self, other: Self) -> bool:
         """Whether all positions of ``other`` are among these."""
         return all(
             self.count_between(first, last + 1) == last - first + 1 for first, last in other.ranges
         )
 
-    def joined(self, other: Gone) -> Gone:
+    def joined(self, other: Self) -> Self:
         """Return the positions of both."""
         ranges: list[Range] = []
         for first, last in sorted([*self.ranges, *other.ranges]):
@@ -230,7 +228,7 @@ class Gone:
                 ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))
             else:
                 ranges.append((first, last))
-        return Gone(ranges)
+        return type(self)(ranges)
 
     def next_live(self, position: int) -> int:
         """Return the first position from ``position`` on whose row has not left."""
@@ -269,7 +267,7 @@ class SegmentIndex(NamedTuple):
     """The kinds of its jobs."""
     runs: tuple[Run, ...]
     """The runs of a ``ready`` segment, in order."""
-    kind_numbers: array[int]
+    kind_numbers: "array[int]"
     """For each row of a ``later`` or ``dead`` segment, the place of its kind in ``kinds``."""
     blocks: tuple[Block, ...]
     times: tuple[datetime, datetime] | None
@@ -303,7 +301,7 @@ class SegmentIndex(NamedTuple):
         return {kind: count for kind, count in counts.items() if count}
 
     def numbered_after(
-        self, seq: int, seqs: array[int], kinds: Collection[str]
+        self, seq: int, seqs: "array[int]", kinds: Collection[str]
     ) -> Iterator[tuple[int, int]]:
         """Yield the rows with numbers above ``seq`` in their order: number and position.
 
@@ -335,8 +333,8 @@ class SegmentIndex(NamedTuple):
 class SegmentIds(NamedTuple):
     """The hashes of ids and unique names of a segment's rows, sorted, each with a position."""
 
-    hashes: array[int]
-    positions: array[int]
+    hashes: "array[int]"
+    positions: "array[int]"
 
     def find(self, id_hash: int) -> Iterator[int]:
         """Yield the positions of the rows whose ids have this hash; mostly none or one."""
@@ -351,7 +349,7 @@ class WrittenSegment(Struct, frozen=True):
 
     record: SegmentRecord
     index: SegmentIndex
-    seqs: array[int]
+    seqs: "array[int]"
     """The number of the row at each position; in a push, its place there."""
 
 
@@ -432,7 +430,7 @@ class ForgetFormer(Operation, frozen=True):
     incarnations: tuple[str, ...]
 
 
-def _run_after(seq: int, seqs: array[int], run: Run) -> Iterator[tuple[int, int]]:
+def _run_after(seq: int, seqs: "array[int]", run: Run) -> Iterator[tuple[int, int]]:
     start = bisect_right(seqs, seq, run.start, run.stop)
     return ((seqs[position], position) for position in range(start, run.stop))
 

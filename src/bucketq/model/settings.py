@@ -4,8 +4,6 @@ Every limit has a default that suits a queue of up to a hundred thousand jobs, a
 names the setting to change.
 """
 
-from __future__ import annotations
-
 import msgspec
 from msgspec import Struct
 

@@ -5,8 +5,6 @@ random bits, so that it cannot be guessed and a plain hash of the text is enough
 only that hash: readers of the object, a listing or a log learn no token from it.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from hashlib import sha256

@@ -8,8 +8,6 @@ forgotten once its worker is silent.
 ``announcements`` says what each operation does.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 from msgspec import Struct

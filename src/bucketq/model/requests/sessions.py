@@ -11,8 +11,6 @@ the horizon is not above ``since``. Above it the outcome is *unknown*, and the r
 applied a second time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import islice
