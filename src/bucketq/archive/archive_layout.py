@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from bucketq.store.queue_folder import shared_folder_of
 
-_ARCHIVE_FILE = re.compile(r"([0-9]{4}(?:-[0-9]{2}){2}T[0-9]{2})/([0-9]{20})-([0-9a-f]{16})\.jsonl")
+_ARCHIVE_FILE = r"([0-9]{4}(?:-[0-9]{2}){2}T[0-9]{2})/([0-9]{20})-([0-9a-f]{16})\.jsonl"
 _DAY = "%Y-%m-%d"
 _HOUR = "%Y-%m-%dT%H"
 _COMPACTED = "compacted/"
@@ -71,7 +71,7 @@ class Layout(Struct, frozen=True):
 
     def parse(self, key: str) -> ArchiveFile | None:
         """Parse a key; return None if it is not the key of an archive file."""
-        found = _ARCHIVE_FILE.fullmatch(key.removeprefix(self.root))
+        found = re.fullmatch(_ARCHIVE_FILE, key.removeprefix(self.root))
         if found is None or not key.startswith(self.root):
             return None
         try:

@@ -40,7 +40,7 @@ from bucketq.store.queue_folder import shared_folder_of
 
 A = TypeVar("A")
 
-_PART = re.compile(r"(.+)\.(\d{5})")
+_PART = r"(.+)\.(\d{5})"
 _PENDING = "pending/"
 _TRIES = 6
 _FIRST_RETRY_S = 0.1
@@ -163,7 +163,7 @@ class SideFolder:
         """List the parts of an incarnation's objects: the name, the number and the size."""
         prefix = f"{self._root}{incarnation}/"
         async for info in self._store.list(prefix):
-            found = _PART.fullmatch(info.key.removeprefix(self._root))
+            found = re.fullmatch(_PART, info.key.removeprefix(self._root))
             if found is not None and is_object_name(found[1]):
                 yield found[1], int(found[2]), info.size_bytes
 
@@ -186,7 +186,7 @@ class SideFolder:
         """
         prefix = f"{self._root}{name}."
         keys = [info.key async for info in self._store.list(prefix)]
-        keys = [key for key in keys if _PART.fullmatch(key.removeprefix(self._root))]
+        keys = [key for key in keys if re.fullmatch(_PART, key.removeprefix(self._root))]
         for start in range(0, len(keys), _AT_ONCE):
             await asyncio.gather(*map(self._store.delete, keys[start : start + _AT_ONCE]))
         await self._store.delete(self._marker_key(name))

@@ -17,7 +17,7 @@ from bucketq.clock import SystemClock
 from bucketq.errors import InvalidRequestError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhdw]?)")
+_DURATION = r"([0-9]+(?:\.[0-9]+)?)\s*([smhdw]?)"
 STDIN = "-"
 _decode_any = msgspec.json.Decoder().decode
 
@@ -28,7 +28,7 @@ class NotDecodableError(ValueError):
 
 def parse_duration(text: str, what: str) -> float:
     """Parse a duration like 90, 90s, 15m, 2h, 3d or 1w into seconds."""
-    found = _DURATION.fullmatch(text.strip())
+    found = re.fullmatch(_DURATION, text.strip())
     if found is None:
         message = f"{what}: {text!r} is not a duration; write it like 90s, 15m, 2h, 3d or 1w"
         raise InvalidRequestError(message)
@@ -37,7 +37,7 @@ def parse_duration(text: str, what: str) -> float:
 
 def parse_moment(text: str, what: str, now: datetime) -> datetime:
     """Parse a time: a duration ago (2h), an RFC 3339 time, or a day in UTC."""
-    if _DURATION.fullmatch(text.strip()):
+    if re.fullmatch(_DURATION, text.strip()):
         try:
             return now - timedelta(seconds=parse_duration(text, what))
         except OverflowError:

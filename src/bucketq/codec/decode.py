@@ -56,7 +56,7 @@ _FIRST_LINE = re.compile(
     rb'\{"format":(\d{1,9}),"checksum":"crc32:([0-9a-f]{8})","bytes":(\d{1,18}),\n'
 )
 _FORMAT = re.compile(rb'\s*\{\s*"format"\s*:\s*(-?\d{1,18})\s*[,}]')
-_BYTE = re.compile(r"\(byte (\d+)\)")
+_BYTE = r"\(byte (\d+)\)"
 _RESTORE = "see that the address is right, and bring back a copy with `bucketq restore --replace`"
 _ACCEPT = (
     "look at it and accept it as it is with `bucketq repair --accept`, or bring back a copy with "
@@ -256,7 +256,7 @@ def _where_json_breaks(body: bytes) -> str:
 def _place(body: bytes, error: Exception) -> str:
     """Describe what is wrong and, if it is the JSON, on which line."""
     text = str(error) or type(error).__name__
-    found = _BYTE.search(text)
+    found = re.search(_BYTE, text)
     if isinstance(error, UnicodeDecodeError):
         at = error.start
     elif found is not None:

@@ -23,7 +23,7 @@ from bucketq.errors import CorruptStateError
 from bucketq.model.segments import Gone, Range
 
 SUFFIX = ".gone"
-_ID = re.compile(r"[0-9]{20}-[0-9a-f]{16}\.gone")
+_ID = r"[0-9]{20}-[0-9a-f]{16}\.gone"
 _BITS = 8
 """Of a byte."""
 
@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder(_Vector).decode
 
 def is_vector_id(name: str) -> bool:
     """Whether a name has the form of a vector's id."""
-    return _ID.fullmatch(name) is not None
+    return re.fullmatch(_ID, name) is not None
 
 
 def vector_id(until: int, body: bytes) -> str:

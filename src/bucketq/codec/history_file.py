@@ -28,8 +28,8 @@ from bucketq.model.history import ChangeRecord, CopyRecord
 from bucketq.model.segments import JOB_CLASSES, SegmentRecord
 from bucketq.model.state import State
 
-_NAME = re.compile(r"(\d{20})-(\d{20})-([0-9a-f]{16})\.jsonl")
-_COPY = re.compile(r"(\d{20})\.head\.json")
+_NAME = r"(\d{20})-(\d{20})-([0-9a-f]{16})\.jsonl"
+_COPY = r"(\d{20})\.head\.json"
 _decode_change = msgspec.json.Decoder(ChangeRecord).decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -79,13 +79,13 @@ _decode_copy = msgspec.json.Decoder(QueueCopy).decode
 
 def parse_changes_name(name: str) -> ChangesName | None:
     """Return what the name of an object says; None: it is not one with changes."""
-    found = _NAME.fullmatch(name)
+    found = re.fullmatch(_NAME, name)
     return None if found is None else ChangesName(int(found[1]), int(found[2]), found[3])
 
 
 def parse_copy_name(name: str) -> int | None:
     """Return the version of which an object is a copy; None: it is not a copy."""
-    found = _COPY.fullmatch(name)
+    found = re.fullmatch(_COPY, name)
     return None if found is None else int(found[1])
 
 

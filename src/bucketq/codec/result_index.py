@@ -19,7 +19,7 @@ from msgspec import Struct
 from bucketq.errors import CorruptStateError
 from bucketq.model.results import ResultRow
 
-_ID = re.compile(r"[0-9]{20}-[0-9a-f]{16}\.results")
+_ID = r"[0-9]{20}-[0-9a-f]{16}\.results"
 
 
 class _Rows(Struct):
@@ -31,7 +31,7 @@ _decode = msgspec.json.Decoder(_Rows).decode
 
 def is_result_index_id(name: str) -> bool:
     """Whether a name has the form of the id of such an object."""
-    return _ID.fullmatch(name) is not None
+    return re.fullmatch(_ID, name) is not None
 
 
 def result_index_id(until: int, body: bytes) -> str:

@@ -68,7 +68,7 @@ _DIGEST_LENGTH = 16
 """64 bits: segments of one version or reservation are few. Those of a bulk write are named by the
 digest of their index, which has the checksums of all else: a digest of all bytes would take a tenth
 of the time that a row takes."""
-_ID = re.compile(r"(?:r[0-9]{20}-[0-9a-f]{16}|[0-9]{20})-[0-9a-f]{16}")
+_ID = r"(?:r[0-9]{20}-[0-9a-f]{16}|[0-9]{20})-[0-9a-f]{16}"
 """A digest of the bytes, after the last version that may introduce it or a reservation."""
 _STEP_ROWS = 512
 """How many rows are encoded in one step: about a millisecond."""
@@ -183,7 +183,7 @@ def rows_of(jobs: Sequence[JobRecord], unknown: Mapping[str, Unknown]) -> list[S
 
 def is_segment_id(name: str) -> bool:
     """Whether a name has the form of a segment's id."""
-    return _ID.fullmatch(name) is not None
+    return re.fullmatch(_ID, name) is not None
 
 
 def split_rows(rows: Sequence[SegmentRow]) -> Iterable[Sequence[SegmentRow]]:

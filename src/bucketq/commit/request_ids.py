@@ -32,9 +32,7 @@ from bucketq.model import job_ids
 from bucketq.model.base import Operation
 from bucketq.model.operations import AnyOperation, Claim, Request
 
-_TOKEN = re.compile(
-    r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})(?:\.([0-9]{1,15}))?"
-)
+_FORMAT = r"([a-z]{1,32})\.([0-9A-Z]{26})\.([0-9]{1,18})\.([0-9]{1,18})(?:\.([0-9]{1,15}))?"
 """Verb, session, number, since, and the time; tokens of older releases have no time."""
 UNJUDGED = (
     StoreRefusedError,
@@ -120,7 +118,7 @@ def parse_token(token: object, operation: type[Operation]) -> RequestId:
 
     Another operation under the same id would be answered as if it had been applied.
     """
-    found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
+    found = re.fullmatch(_FORMAT, token) if isinstance(token, str) else None
     if found is None:
         shown = reprlib.repr(token)
         message = f"bad request {shown}: pass the `request` of an UnavailableError as it is"

@@ -51,7 +51,7 @@ _PUSH_IT = (
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _decode_raw = msgspec.json.Decoder(Raw).decode
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_STRINGS = rb'"(?:[^"\\]|\\.)*"'
 
 
 def new_job(job: NewJob, settings: Settings, most_bytes: int = MIB) -> int:
@@ -411,7 +411,7 @@ def _depth(raw: bytes) -> int:
     depth = deepest = 0
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return 0
-    for byte in _STRINGS.sub(b"", raw):
+    for byte in re.sub(_STRINGS, b"", raw):
         if byte in b"[{":
             depth += 1
             deepest = max(deepest, depth)

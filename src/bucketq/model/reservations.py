@@ -17,8 +17,8 @@ from msgspec import Struct
 from bucketq.model.base import Operation
 from bucketq.model.segments import SegmentRecord
 
-_SEGMENT = re.compile(r"(r([0-9]{20})-[0-9a-f]{16})-[0-9a-f]{16}")
-NAME = re.compile(r"[0-9a-f]{16}")
+_SEGMENT = r"(r([0-9]{20})-[0-9a-f]{16})-[0-9a-f]{16}"
+NAME = r"[0-9a-f]{16}"
 """What a writer calls its reservation: 64 random bits."""
 
 RENEWALS = 24
@@ -87,5 +87,5 @@ RESERVATIONS = (Reserve, RenewReservation, DropReservation, Adopt)
 
 def reservation_of(segment_id: str) -> tuple[str, int] | None:
     """The reservation under which a segment was put, and its version; None: it has none."""
-    found = _SEGMENT.fullmatch(segment_id)
+    found = re.fullmatch(_SEGMENT, segment_id)
     return None if found is None else (found[1], int(found[2]))

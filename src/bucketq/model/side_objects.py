@@ -34,7 +34,7 @@ Content = Literal["payload", "result"]
 """What a side object is to its job."""
 _CONTENTS: dict[Encoding | None, Encoding | None] = {"object": None, "object-bytes": "base64"}
 """How the content of a side object would be encoded if it were in its job."""
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}/(\d{20})-[0-9a-f]{32}-[0-9a-f]{16}")
+_NAME = r"[A-Za-z0-9_-]{1,64}/(\d{20})-[0-9a-f]{32}-[0-9a-f]{16}"
 _DIGEST_BYTES = 16
 
 
@@ -137,12 +137,12 @@ def object_name(incarnation: str, until: int, digest: str, nonce: str) -> str:
 
 def is_object_name(name: object) -> bool:
     """Whether this is the name of a side object."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return isinstance(name, str) and re.fullmatch(_NAME, name) is not None
 
 
 def until_of(name: str) -> int:
     """Return the last version that may introduce a side object of this name."""
-    found = _NAME.fullmatch(name)
+    found = re.fullmatch(_NAME, name)
     return int(found[1]) if found else 0
 
 

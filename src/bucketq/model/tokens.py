@@ -23,7 +23,7 @@ ID_BYTES = 4  # Ids name at most ``max_tokens`` tokens of one queue, so 32 bits 
 SECRET_BYTES = 32  # 256 bits, so that a plain hash of the token is enough.
 MAX_TOKEN_NAME = 64  # Keeps a listing readable.
 
-_TOKEN = re.compile(r"bq_([0-9a-f]{8})_[0-9a-f]{64}")
+_FORMAT = r"bq_([0-9a-f]{8})_[0-9a-f]{64}"
 
 
 class TokenInfo(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -84,7 +84,7 @@ def token_digest(token: str) -> str:
 
 def parse_token(token: object) -> str:
     """Return the id in a token; raises ``InvalidRequestError`` on anything else, unseen."""
-    found = _TOKEN.fullmatch(token) if isinstance(token, str) else None
+    found = re.fullmatch(_FORMAT, token) if isinstance(token, str) else None
     if found is None:
         raise InvalidRequestError(
             "this is not a token: one reads bq_<id>_<secret>, with 8 and 64 hexadecimal digits; "

@@ -23,7 +23,7 @@ from bucketq.rpc.transport import ConnectionLostError, NoBrokerThereError, Untru
 SECURE = "tls://"
 """The prefix of an address that a transport dials over TLS."""
 
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]")
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]"
 _HIGHEST_PORT = 65535
 _NEVER = tuple(
     ipaddress.ip_network(text)
@@ -48,7 +48,7 @@ def split_address(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if (
         not colon
-        or not _HOST.fullmatch(host)
+        or not re.fullmatch(_HOST, host)
         or not port.isascii()
         or not port.isdigit()
         or int(port) > _HIGHEST_PORT

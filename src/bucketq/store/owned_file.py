@@ -35,8 +35,8 @@ from pathlib import Path
 
 from bucketq.store import file_permissions
 
-_TEMP_NAME = re.compile(r"\.bucketq\.[0-9]+\.tmp")
-_SPARE_NAME = re.compile(r"\.bucketq\.(.+)\.[0-9]\.spare", re.DOTALL)
+_TEMP_NAME = r"\.bucketq\.[0-9]+\.tmp"
+_SPARE_NAME = r"(?s)\.bucketq\.(.+)\.[0-9]\.spare"
 _SPARES_MAX = 2  # One is filled while the other name is given to the file that it replaces.
 
 SAFE = os.O_CLOEXEC | os.O_NOFOLLOW
@@ -135,10 +135,10 @@ def drop_spares(directory: int, name: str, size_bytes: int = -1) -> None:
 def sweep(directory: int) -> None:
     """Remove what dead writers left, as far as this user may."""
     for name in os.listdir(directory):
-        spare_of = _SPARE_NAME.fullmatch(name)
+        spare_of = re.fullmatch(_SPARE_NAME, name)
         if spare_of and find(directory, spare_of[1]):
             continue
-        if spare_of or _TEMP_NAME.fullmatch(name):
+        if spare_of or re.fullmatch(_TEMP_NAME, name):
             _remove(directory, name)
 
 

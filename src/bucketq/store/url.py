@@ -28,7 +28,7 @@ from bucketq.store.queue_folder import partition_key
 _MOST_DIGITS = 9
 _EXAMPLE = "write it like file:///srv/jobs/queue.json"
 _MEMORY_KEY = "queue.json"
-_MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]*")
+_MEMORY_NAME = r"[A-Za-z0-9._-]*"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _STRAY = re.compile(r"[\x00-\x1f\x7f]|\s\Z|%(?![0-9A-Fa-f]{2})")
 _STRAY_KEY = re.compile(r"[\x00-\x1f\x7f]|^/|/$")
@@ -261,7 +261,7 @@ def _open_file(parts: SplitResult) -> Location:
 
 def _open_memory(parts: SplitResult) -> Location:
     """Open ``memory://`` or ``memory://NAME``."""
-    if parts.path or not _MEMORY_NAME.fullmatch(parts.netloc):
+    if parts.path or not re.fullmatch(_MEMORY_NAME, parts.netloc):
         raise InvalidRequestError(
             "a name in memory:// has only letters, digits and '.', '_', '-'; write it like "
             "memory://jobs, or memory:// for a store of your own"

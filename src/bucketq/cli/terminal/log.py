@@ -26,7 +26,7 @@ from bucketq.errors import InvalidRequestError
 Format = Literal["text", "json"]
 
 _LOGGER = "bucketq"
-_ABOUT_QUEUE = re.compile(r"([a-z][a-z0-9+]*://\S+(?: \(partition \d+\))?): (.+)", re.DOTALL)
+_ABOUT_QUEUE = r"(?s)([a-z][a-z0-9+]*://\S+(?: \(partition \d+\))?): (.+)"
 """How messages begin that are about one queue."""
 
 
@@ -68,7 +68,7 @@ class LineHandler(logging.Handler):
 
     def _json(self, record: logging.LogRecord) -> str:
         facts = self._facts(record)
-        if about := _ABOUT_QUEUE.fullmatch(str(facts["event"])):
+        if about := re.fullmatch(_ABOUT_QUEUE, str(facts["event"])):
             facts |= {"event": about[2], "queue": about[1]}
         if self.worker:
             facts["worker"] = self.worker

@@ -48,7 +48,7 @@ from bucketq.store.base import (
 from bucketq.store.queue_folder import folder_of
 
 _SUFFIX = ".jsonl"
-_INCARNATION = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_INCARNATION = r"[A-Za-z0-9_-]{1,64}"
 """What may be the name of a folder: no slash, and no dots."""
 _PUT_TRIES = 6
 """As many as an archive file gets: a storage that is away for longer fails the spill or the merge,
@@ -169,7 +169,7 @@ class SegmentFolder:
             InvalidRequestError: The incarnation cannot be the name of a folder.
             UnavailableError, StoreRefusedError: As ``sweep``.
         """
-        if not _INCARNATION.fullmatch(self._incarnation):
+        if not re.fullmatch(_INCARNATION, self._incarnation):
             message = f"{self._incarnation!r} is not an incarnation of a queue; nothing was deleted"
             raise InvalidRequestError(message)
         found = [name async for name in self.names()]

@@ -25,7 +25,7 @@ from bucketq.model.state import State
 from bucketq.model.tokens import RIGHTS, Right, TokenInfo, TokenRecord
 from bucketq.model.worker_records import Announce, ReadWorkers
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST = r"[0-9a-f]{64}"
 
 _OPERATIONS: dict[Right, tuple[type, ...]] = {
     "push": (
@@ -156,7 +156,7 @@ def read_tokens(state: State, _operation: ReadTokens, now: datetime) -> tuple[To
 def _check(operation: GrantToken) -> None:
     check_token_id(operation.id)
     check_token_name(operation.name)
-    if not isinstance(operation.digest, str) or not _DIGEST.fullmatch(operation.digest):
+    if not isinstance(operation.digest, str) or not re.fullmatch(_DIGEST, operation.digest):
         raise InvalidRequestError("a token's digest must be a SHA-256 of 64 hexadecimal digits")
     check_rights(operation.rights)
     check.delay(operation.ttl_s, "ttl_s")

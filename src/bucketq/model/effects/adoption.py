@@ -7,6 +7,7 @@ whatever the clocks say.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -43,7 +44,7 @@ def reserve(state: State, operation: Reserve, now: datetime) -> str:
             f"{state.settings.max_format}; `bucketq upgrade` raises it"
         )
     _check_history(state)
-    if not NAME.fullmatch(operation.name):
+    if not re.fullmatch(NAME, operation.name):
         raise InvalidRequestError("the name of a reservation must be 16 hexadecimal digits")
     if is_published(state, operation):
         return ""

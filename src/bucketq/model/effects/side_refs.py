@@ -41,8 +41,8 @@ _BYTES_A_VERSION = 64 * KIB
 for so many bytes. A queue that commits 500 times a second reaches that only if the bytes come at
 less than 32 MiB a second, and then the client writes them again, under a name with more time."""
 _MOST_TRIES = 8
-_DIGEST = re.compile(r"[0-9a-f]{32}")
-_NONCE = re.compile(r"[0-9a-f]{16}")
+_DIGEST = r"[0-9a-f]{32}"
+_NONCE = r"[0-9a-f]{16}"
 
 
 def stage(state: State, operation: StageObject, _now: datetime) -> Staged:
@@ -64,7 +64,7 @@ def stage(state: State, operation: StageObject, _now: datetime) -> Staged:
             f"a {operation.content} of more than {MIB:,} bytes needs max_format {_FORMAT}: run "
             "`bucketq upgrade` once every process of the queue has been upgraded"
         )
-    if not _DIGEST.fullmatch(operation.digest) or not _NONCE.fullmatch(operation.nonce):
+    if not re.fullmatch(_DIGEST, operation.digest) or not re.fullmatch(_NONCE, operation.nonce):
         raise InvalidRequestError("a side object needs a digest of 32 and a nonce of 16 hex digits")
     check.whole_number(operation.tries, "tries", 0, _MOST_TRIES)
     versions = _VERSIONS + operation.bytes // _BYTES_A_VERSION

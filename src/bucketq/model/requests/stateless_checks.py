@@ -30,7 +30,7 @@ _SHORTEST_INTERVAL_S = 1.0
 _LONGEST_JITTER_S = 86400.0
 """The longest jitter: with more than a day, it would be unclear to which run a job belongs."""
 _CRON_FIELDS = 5
-_TOKEN_ID = re.compile(r"[0-9a-f]{8}")
+_EIGHT_DIGITS = r"[0-9a-f]{8}"
 _FORMAT = 2
 """The first format with a list of features."""
 
@@ -187,7 +187,7 @@ def check_callback(job: NewJob) -> None:
 
 def check_token_id(token_id: object) -> None:
     """Check the id of a token. It is not shown, for it may be a whole token by mistake."""
-    if not isinstance(token_id, str) or not _TOKEN_ID.fullmatch(token_id):
+    if not isinstance(token_id, str) or not re.fullmatch(_EIGHT_DIGITS, token_id):
         raise InvalidRequestError(
             "a token's id has 8 hexadecimal digits: give the middle of bq_<id>_<secret>, "
             "as `bucketq token list` shows it"
