@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from msgspec import Struct
 
 from bucketq.errors import PayloadError, PayloadLostError
 from bucketq.model.operations import LeaseRef
@@ -307,16 +308,14 @@ class Job(Generic[T]):
         return LeaseRef(self.record.id, self.record.lease or "")
 
 
-@dataclass(frozen=True)
-class JobPage(Generic[T]):
+class JobPage(Struct, Generic[T], frozen=True):
     """Some jobs, and what to pass as ``after`` for the next page (None: there is none)."""
 
     jobs: tuple[Job[T], ...]
     next_after: int | None
 
 
-@dataclass(frozen=True)
-class JobBatch(Generic[T]):
+class JobBatch(Struct, Generic[T], frozen=True):
     """A slice of a batch, in the order of its claim."""
 
     jobs: tuple[Job[T], ...]

@@ -11,7 +11,6 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -39,19 +38,17 @@ def flush_each_line() -> None:
         sys.stdout.reconfigure(line_buffering=True)
 
 
-@dataclass
 class Output:
     """Prints the results, notes and errors of a command."""
 
-    json: bool
-    quiet: bool
-    debug: bool
-    timeout_s: float
-    after_interrupt: str = "running it again is safe"
-    """What the message after Ctrl-C says about the outcome."""
-
-    def __post_init__(self) -> None:
-        self.json_errors = self.json
+    def __init__(self, *, json: bool, quiet: bool, debug: bool, timeout_s: float) -> None:
+        self.json = json
+        self.quiet = quiet
+        self.debug = debug
+        self.timeout_s = timeout_s
+        self.after_interrupt = "running it again is safe"
+        """What the message after Ctrl-C says about the outcome."""
+        self.json_errors = json
         """Whether errors and the log are JSON."""
         self.json_notes = False
         """Whether all that goes to stderr is JSON with the fields of a log: --log-format json."""

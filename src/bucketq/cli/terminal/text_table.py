@@ -11,7 +11,9 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 # Spaces between columns: one would look like a space within a cell.
 _GAP = 2
@@ -22,8 +24,7 @@ _NARROWEST_WRAPPED = 20
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a table, and how it adapts to a narrow terminal.
 
     A flexible column is truncated, one that wraps takes several lines, and one with a ``drop`` is

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -16,6 +15,7 @@ from bucketq.model.records import Progress
 from bucketq.queue.queue import Queue
 
 PLAIN = Output(json=False, quiet=False, debug=False, timeout_s=5.0)
+QUIET = Output(json=False, quiet=True, debug=False, timeout_s=5.0)
 
 
 class Terminal(io.StringIO):
@@ -47,4 +47,4 @@ async def test_a_terminal_shows_how_far_the_job_has_come(monkeypatch: pytest.Mon
 
 async def test_no_line_is_shown_if_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await shown(monkeypatch, io.StringIO(), PLAIN) == ""
-    assert await shown(monkeypatch, Terminal(), replace(PLAIN, quiet=True)) == ""
+    assert await shown(monkeypatch, Terminal(), QUIET) == ""
