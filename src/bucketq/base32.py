@@ -8,12 +8,13 @@ _PYTHON_LETTERS = "0123456789abcdefghijklmnopqrstuv"
 _TO_PYTHON = {ord(letter): digit for letter, digit in zip(_LETTERS, _PYTHON_LETTERS, strict=True)}
 _DIGITS = bytes(ord(_TO_PYTHON.get(code, "!")) for code in range(256))
 """What ``int`` reads for each byte; it takes none that is not a letter of ours."""
-_PAIRS = tuple(first + second for first in _LETTERS for second in _LETTERS)
+PAIRS = tuple(first + second for first in _LETTERS for second in _LETTERS)
+"""How the numbers of ten bits are written."""
 
 
 def crockford(number: int, length: int) -> str:
     """Write a number in Crockford's base 32, which leaves out letters that look like digits."""
-    pairs = [_PAIRS[(number >> (10 * place)) & 1023] for place in range(length // 2)]
+    pairs = [PAIRS[(number >> (10 * place)) & 1023] for place in range(length // 2)]
     return "".join(reversed(pairs))
 
 

@@ -32,9 +32,6 @@ class _Vector(Struct):
     segments: dict[str, str]
 
 
-_decode = msgspec.json.Decoder(_Vector).decode
-
-
 def is_vector_id(name: str) -> bool:
     """Whether a name has the form of a vector's id."""
     return re.fullmatch(_ID, name) is not None
@@ -59,7 +56,8 @@ def decode_vector(name: str, body: bytes, where: str) -> dict[str, Gone]:
     if name != vector_id(int(name[:20]), body):
         raise _untrusted(where, "its bytes do not fit its name")
     try:
-        return {segment: _gone(bits) for segment, bits in _decode(body).segments.items()}
+        segments = msgspec.json.decode(body, type=_Vector).segments
+        return {segment: _gone(bits) for segment, bits in segments.items()}
     except (ValueError, msgspec.MsgspecError) as error:
         raise _untrusted(where, f"it cannot be decoded ({error})") from error
 

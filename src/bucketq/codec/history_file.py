@@ -74,9 +74,6 @@ class QueueCopy(Struct, frozen=True, kw_only=True):
         return _encode({name: getattr(self, name) for name in names})
 
 
-_decode_copy = msgspec.json.Decoder(QueueCopy).decode
-
-
 def parse_changes_name(name: str) -> ChangesName | None:
     """Return what the name of an object says; None: it is not one with changes."""
     found = re.fullmatch(_NAME, name)
@@ -188,7 +185,7 @@ def decode_copy(record: CopyRecord, body: bytes, where: str) -> QueueCopy:
     if len(body) != record.bytes or f"{crc32(body):08x}" != record.crc32:
         _refuse(where, "its bytes are not those that the queue names")
     try:
-        return _decode_copy(body)
+        return msgspec.json.decode(body, type=QueueCopy)
     except msgspec.MsgspecError as error:
         _refuse(where, f"it cannot be decoded ({error})")
 

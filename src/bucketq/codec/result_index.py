@@ -26,9 +26,6 @@ class _Rows(Struct):
     rows: list[ResultRow]
 
 
-_decode = msgspec.json.Decoder(_Rows).decode
-
-
 def is_result_index_id(name: str) -> bool:
     """Whether a name has the form of the id of such an object."""
     return re.fullmatch(_ID, name) is not None
@@ -52,7 +49,7 @@ def decode_result_index(name: str, body: bytes, where: str) -> list[ResultRow]:
     """
     try:
         if name == result_index_id(int(name[:20]), body):
-            rows = _decode(body).rows
+            rows = msgspec.json.decode(body, type=_Rows).rows
             if all(row.is_sound for row in rows):
                 return rows
             reason = "a row does not have as many hashes as results"

@@ -152,7 +152,6 @@ class EncodedSegment(Struct, frozen=True):
 
 
 _decode_fields = msgspec.json.Decoder(SortFields).decode
-_decode_index = msgspec.json.Decoder(IndexFields).decode
 _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
 
@@ -303,7 +302,7 @@ def decode_index(record: SegmentRecord, text: bytes, where: str) -> SegmentIndex
     if len(text) != record.index or f"{crc32(text):08x}" != record.crc32:
         refuse_segment(where, "its index is not the one that the queue names")
     try:
-        fields = _decode_index(text)
+        fields = msgspec.json.decode(text, type=IndexFields)
         index = index_of(fields, record.bytes - len(text))
     except (*_UNREADABLE, IndexError) as error:
         refuse_segment(where, f"its index cannot be decoded ({error})")

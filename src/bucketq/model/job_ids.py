@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 
-from bucketq.base32 import crockford, number_of
+from bucketq.base32 import PAIRS, number_of
 
 TIME_LENGTH = 10
 ID_LENGTH = 26
@@ -26,8 +26,7 @@ _HALF = 2**40
 """How many numbers half of the letters write."""
 _FOUR = 2**20
 """How many numbers four letters write; the ids of one push mostly differ in the last four alone."""
-_PAIRS = tuple(crockford(number, 2) for number in range(1024))
-_PAIR_BYTES = tuple(pair.encode() for pair in _PAIRS)
+_PAIR_BYTES = tuple(pair.encode() for pair in PAIRS)
 
 
 class JobId(str):
@@ -52,7 +51,7 @@ class KnownJobId(JobId):
 
 def job_id(time: str, session: str, number: int, index: int) -> str:
     """Return the id of a job that a request pushes; ``time`` are its first letters."""
-    found, pairs = _first(session, number, index), _PAIRS
+    found, pairs = _first(session, number, index), PAIRS
     # Spelled out: every push of one job calls this, and small numbers are faster to divide.
     upper, lower = found >> 40, found % _HALF
     return (
@@ -83,7 +82,7 @@ def joined_ids(time: str, session: str, number: int, start: int, count: int) -> 
     """
     found, parts = _first(session, number, start), list[bytes]()
     while count:
-        opening = (time + _upper(found) + _PAIRS[found % _FOUR >> 10]).encode()
+        opening = (time + _upper(found) + PAIRS[found % _FOUR >> 10]).encode()
         pairs = _PAIR_BYTES[found & 1023 :][:count]
         parts += [opening, opening.join(pairs)]
         count -= len(pairs)
@@ -142,8 +141,8 @@ def _hash_of(session: str) -> blake2b:
 def _numbered(time: str, number: int) -> Iterator[str]:
     while True:
         # Many at once, because a push may have millions.
-        start = time + _upper(number) + _PAIRS[number % _FOUR >> 10]
-        yield from map(start.__add__, _PAIRS[number & 1023 :])
+        start = time + _upper(number) + PAIRS[number % _FOUR >> 10]
+        yield from map(start.__add__, PAIRS[number & 1023 :])
         number = _after_pairs(number)
 
 
@@ -158,4 +157,4 @@ def _upper(number: int) -> str:
 
 
 def _four(number: int) -> str:
-    return _PAIRS[number >> 10] + _PAIRS[number & 1023]
+    return PAIRS[number >> 10] + PAIRS[number & 1023]

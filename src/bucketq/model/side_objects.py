@@ -121,7 +121,6 @@ TRANSFERS = (PutPart, KeepObject, ReadPart)
 
 AnySideObject = StageObject | PutPart | KeepObject | ReadPart
 
-_decode = msgspec.json.Decoder(SideRef).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -164,7 +163,7 @@ def side_encoding(encoding: Encoding | None) -> Encoding:
 def read_ref(raw: Raw, what: str) -> SideRef:
     """Decode a reference. Raises ``PayloadError``."""
     try:
-        ref = _decode(raw)
+        ref = msgspec.json.decode(raw, type=SideRef)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise PayloadError(f"{what} is not a reference to a side object: {error}") from error
     if not is_object_name(ref.object) or ref.bytes < 1 or ref.part_bytes < 1:
