@@ -14,7 +14,6 @@ from bucketq.errors import InvalidRequestError
 from bucketq.model import check
 from bucketq.queue import payload as payloads
 from bucketq.rpc.credentials import Credentials
-from bucketq.rpc.grpc.tls import read_client
 from bucketq.store.url import Location
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ class ConnectArguments(NamedTuple):
                 raise InvalidRequestError(message)
         payloads.check_type(payload_type)
         if credentials.tls is not None:
+            from bucketq.rpc.grpc.tls import read_client  # noqa: PLC0415 - few clients give files
+
             read_client(credentials.tls)
 
 
