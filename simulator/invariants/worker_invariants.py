@@ -346,12 +346,18 @@ def _check_idleness(checks: WorkerChecks) -> None:
 
 
 def _free(checks: WorkerChecks, engine_run: EngineRun) -> Iterator[tuple[float, float]]:
-    """The times during which an engine had a free slot."""
+    """The times during which an engine had a free slot, and began nothing.
+
+    A job whose payload does not fit has no run: it begins and ends when it is claimed.
+    """
     end_s = min(engine_run.stopped_s or FAULTS_END_S, FAULTS_END_S)
     events = [(end_s, 0)]
     for run in checks.worker_log.runs:
         if run.engine == engine_run.engine:
             events += [(run.began_s, 1), (run.ended_s or FAULTS_END_S, -1)]
+    for held_job in checks.held_jobs.values():
+        if held_job.engine == engine_run.engine and held_job.lease not in checks.runs:
+            events.append((held_job.claimed_s, 0))
     busy, since_s = 0, engine_run.began_s
     for at_s, change in sorted(events):
         if busy < engine_run.concurrency and min(at_s, end_s) > since_s:
