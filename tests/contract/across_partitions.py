@@ -70,6 +70,7 @@ NOT_ACROSS = {
         "test_a_full_queue_refuses_pushes_and_nothing_else": SIZES,
         "test_a_push_is_in_the_storage_when_it_returns": ONE_OBJECT,
         "test_one_bad_job_among_many_keeps_all_of_them_out": TOGETHER,
+        "test_one_of_several_pushes_at_once_is_rejected_alone": TOGETHER,
     },
     "test_queue_workers": {
         "test_the_audit_is_bounded_and_repeats_are_one_entry": AUDIT,
