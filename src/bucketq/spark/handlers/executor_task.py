@@ -90,28 +90,36 @@ class TaskSettings(Struct, frozen=True):
     """How large payloads are fetched; None: executors cannot do it."""
 
 
-def run_partition(
+def run_rows(settings: TaskSettings, rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Run the jobs of a partition.
+
+    A row has several jobs, as the JSON of a list of records. It comes back as that of a list of
+    their outcomes.
+    """
+    jobs = [*map(_decode, rows)]
+    outcomes = iter(run_jobs(settings, [*chain.from_iterable(jobs)]))
+    # Spark collects garbage after every task, which would take longer than many short handlers.
+    freeze_modules()
+    for row in jobs:
+        yield msgspec.json.encode([*islice(outcomes, len(row))])
+
+
+def run_batches(
     settings: TaskSettings, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Run the jobs of a partition; Spark calls this with rows of ``n`` and ``body``.
+    """Run the jobs of a partition that comes as Arrow batches, with the columns ``n`` and ``body``.
 
-    A row has several jobs, as the JSON of a list of records. It comes back with a list of their
-    outcomes, under the same number.
+    A row comes back under the same number.
     """
     import pyarrow as pa  # noqa: PLC0415 - it is an extra
 
     numbers: list[int] = []
-    rows: list[list[JobRecord | None]] = []
+    rows: list[bytes] = []
     for batch in batches:
         numbers += batch.column(0).to_pylist()
-        rows += map(_decode, batch.column(1).to_pylist())
-    outcomes = iter(run_jobs(settings, [*chain.from_iterable(rows)]))
-    # Spark collects garbage after every task, which would take longer than many short handlers.
-    freeze_modules()
-    bodies = [msgspec.json.encode([*islice(outcomes, len(row))]) for row in rows]
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(numbers, pa.int32()), pa.array(bodies, pa.binary())], names=["n", "body"]
-    )
+        rows += batch.column(1).to_pylist()
+    bodies = pa.array([*run_rows(settings, rows)], pa.binary())
+    yield pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), bodies], names=["n", "body"])
 
 
 def run_jobs(settings: TaskSettings, jobs: Sequence[JobRecord | None]) -> list[HandlerOutcome]:

@@ -2,13 +2,16 @@
 
 The session is one of this process or one over Spark Connect. All calls block, and may be made from
 several threads at once.
+
+With a session of this process a batch is an RDD, which costs the driver's Java less than half of
+what a query does. Spark Connect has queries only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,13 +25,15 @@ from bucketq.spark.handlers.executor_task import (
     HandlerOutcome,
     Isolation,
     TaskSettings,
-    run_partition,
+    run_batches,
+    run_rows,
 )
 from bucketq.spark.session.compatibility import is_connect_session
 from bucketq.spark.session.spark_errors import is_connection_lost, reason_of
 from bucketq.spark.session.worker_python import describe_python_error
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _ROWS = "n int, body binary"
@@ -38,7 +43,7 @@ _PARTITIONS_MAX = 4096
 _REASON_LENGTH_MAX = 300
 """An error is stored with each job that it concerns, so it is kept short."""
 _ROW_JOBS_MAX = 32
-"""How many jobs go in one row at most. Each row costs Spark as much as a short handler."""
+"""How many jobs go in one row of a query at most. Each costs Spark as much as a short handler."""
 _ROWS_PER_TASK = 8
 """How many rows a task gets at least, if there are jobs for it: Spark deals out rows, evenly, also
 to executors that have joined since the number of tasks was read."""
@@ -127,20 +132,44 @@ class SparkCluster:
         _check_loaded(outcomes)
 
     def _run(self, jobs: Sequence[JobRecord | None], isolation: Isolation) -> list[HandlerOutcome]:
-        rows = self._rows(jobs)
-        table = pa.table({"n": range(len(rows)), "body": rows}, schema=_SCHEMA)
-        run = partial(run_partition, replace(self._settings, isolation=isolation))
-        found = self._spark.createDataFrame(table).mapInArrow(run, _ROWS).toArrow()
-        outcomes = _decode(b"[%b]" % b",".join(found.column("body").to_pylist()))
-        numbered = dict(zip(found.column("n").to_pylist(), outcomes, strict=True))
-        return [*chain.from_iterable(numbered[number] for number in range(len(rows)))]
+        settings = replace(self._settings, isolation=isolation)
+        if self._context is not None:
+            found = _run_in_rdd(self._context, partial(run_rows, settings), jobs)
+        else:
+            rows = self._rows(jobs)
+            found = _run_in_query(self._spark, partial(run_batches, settings), rows)
+        return [*chain.from_iterable(_decode(b"[%b]" % b",".join(found)))]
 
     def _rows(self, jobs: Sequence[JobRecord | None]) -> list[bytes]:
-        """Encode jobs, several in one row, unless that would leave tasks without work."""
+        """Encode jobs for a query, several in a row, unless that leaves tasks without work."""
         size = 1
         if len(jobs) > _ROWS_PER_TASK:
             size = min(_ROW_JOBS_MAX, len(jobs) // (self.parallelism * _ROWS_PER_TASK)) or 1
         return [_encode(jobs[first : first + size]) for first in range(0, len(jobs), size)]
+
+
+def _run_in_rdd(
+    context: SparkContext,
+    run: Callable[[Iterable[bytes]], Iterable[bytes]],
+    jobs: Sequence[JobRecord | None],
+) -> list[bytes]:
+    """Run jobs as one row for each task; return what the rows come back as, in their order."""
+    tasks = min(len(jobs), context.defaultParallelism)
+    cuts = (len(jobs) * number // tasks for number in range(tasks + 1))
+    rows = [_encode(jobs[first:last]) for first, last in pairwise(cuts)]
+    return context.parallelize(rows, tasks).mapPartitions(run).collect()
+
+
+def _run_in_query(
+    spark: SparkSession,
+    run: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    rows: list[bytes],
+) -> list[bytes]:
+    """Run rows; return what they come back as, in their order: Spark returns them in any."""
+    table = pa.table({"n": range(len(rows)), "body": rows}, schema=_SCHEMA)
+    found = spark.createDataFrame(table).mapInArrow(run, _ROWS).toArrow()
+    columns = (found.column(name).to_pylist() for name in ("n", "body"))
+    return [body for _, body in sorted(zip(*columns, strict=True))]
 
 
 def _check_loaded(outcomes: Sequence[HandlerOutcome]) -> None:

@@ -23,8 +23,9 @@ from bucketq.process_memory import freeze_modules
 from bucketq.spark.handlers.executor_task import (
     HandlerOutcome,
     TaskSettings,
+    run_batches,
     run_jobs,
-    run_partition,
+    run_rows,
 )
 from bucketq.spark.handlers.pickled_handlers import PickledHandlers, pickle_handlers
 from bucketq.worker.context import Context
@@ -330,29 +331,38 @@ def row(*records: JobRecord) -> bytes:
     return msgspec.json.encode(records)
 
 
+def outcomes_of(body: bytes) -> list[HandlerOutcome]:
+    return msgspec.json.decode(body, type=list[HandlerOutcome])
+
+
+def test_outcomes_come_back_in_the_rows_of_their_jobs() -> None:
+    task = settings(bind("double", double_soon))
+    double = partial(record, "double")
+    rows = [row(double(4)), row(double(7), double(8))]
+    found = [replies(outcomes_of(body)) for body in run_rows(task, iter(rows))]
+    assert [[*map(value_of, each)] for each in found] == [[8], [14, 16]]
+    assert list(run_rows(task, [])) == []
+
+
 def test_outcomes_have_the_numbers_of_their_rows() -> None:
     task = settings(bind("double", double_soon))
     names = ["n", "body"]
     double = partial(record, "double")
     some = pa.record_batch([pa.array([4, 2], pa.int32()), [row(double(4)), row(double(2))]], names)
     more = pa.record_batch([pa.array([7], pa.int32()), [row(double(7), double(8))]], names)
-    [batch] = run_partition(task, [some, more])
+    [batch] = run_batches(task, [some, more])
     assert batch.column(0).to_pylist() == [4, 2, 7]
-    rows = [
-        msgspec.json.decode(raw, type=list[HandlerOutcome]) for raw in batch.column(1).to_pylist()
-    ]
-    found = [[value_of(reply) for reply in replies(outcomes)] for outcomes in rows]
-    assert found == [[8], [4], [14, 16]]
-    assert [batch.num_rows for batch in run_partition(task, [])] == [0]
+    found = [replies(outcomes_of(body)) for body in batch.column(1).to_pylist()]
+    assert [[*map(value_of, each)] for each in found] == [[8], [4], [14, 16]]
+    assert [batch.num_rows for batch in run_batches(task, [])] == [0]
 
 
 def test_modules_are_not_looked_at_when_garbage_is_collected_after_each_task() -> None:
-    jobs = pa.record_batch([pa.array([0], pa.int32()), [row(record("double", 4))]], ["n", "body"])
     freeze_modules.cache_clear()
     gc.unfreeze()
     try:
         for _ in range(2):
-            list(run_partition(settings(bind("double", double_soon)), [jobs]))
+            list(run_rows(settings(bind("double", double_soon)), [row(record("double", 4))]))
         assert gc.get_freeze_count() > len(gc.get_objects())
     finally:
         gc.unfreeze()
@@ -363,13 +373,10 @@ def test_an_executor_that_cannot_load_the_handlers_runs_nothing() -> None:
     [outcome] = run_jobs(broken, [record("x")])
     assert outcome.reply is None
     assert "No module named 'no_such_module'" in outcome.load_error
-    nothing = pa.record_batch([pa.array([0], pa.int32()), [b"[null]"]], ["n", "body"])
-    [batch] = run_partition(broken, [nothing])
-    [raw] = batch.column(1).to_pylist()
-    [outcome] = msgspec.json.decode(raw, type=list[HandlerOutcome])
+    [body] = run_rows(broken, [b"[null]"])
+    [outcome] = outcomes_of(body)
     assert "no_such_module" in outcome.load_error
-    [batch] = run_partition(settings(bind("x", fail)), [nothing])
-    assert batch.column(1).to_pylist() == [b"[{}]"]
+    assert list(run_rows(settings(bind("x", fail)), [b"[null]"])) == [b"[{}]"]
 
 
 def leave_a_fork(wish: list[str]) -> str:
