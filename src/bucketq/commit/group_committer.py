@@ -242,7 +242,7 @@ class GroupCommitter:
                 if self._is_closing and not backlog.batch and not backlog.waiting:
                     return
                 if backlog.batch:
-                    await self._batch_delay.wait(lambda: callers(backlog.batch))
+                    await self._batch_delay.wait(lambda: callers(backlog.batch), self._wake)
                     await self._hooks.fairness.turn()
                 # Before the round: what it finds in the object is for the next one.
                 self._wake.clear()

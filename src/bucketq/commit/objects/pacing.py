@@ -39,8 +39,16 @@ _LARGEST_SHARE = 1.0
 pending; in all, if none are."""
 _FEW = 0.1
 """Pending requests that are a smaller part of the crowd do not shorten the wait."""
-_STEPS = 8
-"""How often arrivals are counted in one wait for the next caller."""
+_LONG_FIRST_WRITES, _LONG_FIRST_S = 2.5, 0.004
+_LONG_WRITES, _LONG_S = 6.0, 0.01
+"""How long a long wait is, for the first caller and in all: so many writes, and at most so many
+seconds, so that it is no longer than others if a store takes 20 ms for a write. Callers in four
+processes on two cores take 2 to 3 ms to read their answers and to send again."""
+_MISSES = 2
+"""After so many long waits in which the crowd has not come, waits are short."""
+_LONG_AGAIN = 50
+"""After so many short waits a long one is tried: in a queue whose callers do not come back at once,
+a few in a hundred requests then take up to 10 ms longer."""
 
 
 class Pacer:
@@ -145,6 +153,10 @@ class BatchDelay:
     every caller waits for two writes. So after a write that answered a crowd, the next one is
     delayed for a part of the time that the last one took, and longer while requests keep coming. If
     other requests came during the write, the delay is short: they have waited already.
+
+    Where a write is quick, a commit takes much more CPU than a request in it, and callers of
+    several processes take longer than a write to come back. So the wait is longer than a write, as
+    long as the crowd comes in it.
     """
 
     def __init__(self) -> None:
@@ -152,6 +164,10 @@ class BatchDelay:
         """How long the last write took."""
         self._crowd = 0
         self._all = 0
+        self._misses = _MISSES
+        """In how many long waits, one after the other, the crowd has not come."""
+        self._until_long = _LONG_AGAIN
+        """After how many short waits the next long one is; 0: it is long."""
 
     def wrote(self, duration_s: float, answered: int, waiting: int = 0) -> None:
         """Note a write, how many it answered, and how many had come while it lasted."""
@@ -161,20 +177,53 @@ class BatchDelay:
         # every caller would wait for two writes.
         self._all = answered + waiting
 
-    async def wait(self, count: Callable[[], int]) -> None:
-        """Wait for the crowd; ``count`` returns how many requests have come."""
+    async def wait(self, count: Callable[[], int], news: asyncio.Event) -> None:
+        """Wait for the crowd.
+
+        ``count`` returns how many requests have come, and ``news`` is set when one comes.
+        """
         crowd, self._crowd = self._crowd, 0
         if crowd < _CROWD:
             return
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
         is_idle = self._all - crowd <= _FEW * crowd
         patience_s = _FIRST_SHARE * self.last_s
         most_s = (_LARGEST_SHARE if is_idle else _SMALLER_SHARE) * self.last_s
-        until_s, before = began_s + patience_s, count()
-        while before < self._all and loop.time() < until_s:
-            await asyncio.sleep(patience_s / _STEPS)
-            now = count()
-            if now > before:
-                before = now
-                until_s = min(loop.time() + patience_s, began_s + most_s)
+        if is_long := self._until_long == 0:
+            patience_s = max(patience_s, min(_LONG_FIRST_WRITES * self.last_s, _LONG_FIRST_S))
+            most_s = max(most_s, min(_LONG_WRITES * self.last_s, _LONG_S))
+        came = await self._until_here(count, news, patience_s, most_s)
+        self._judge(is_long=is_long, has_come=self._all - came <= _FEW * self._all)
+
+    async def _until_here(
+        self, count: Callable[[], int], news: asyncio.Event, patience_s: float, most_s: float
+    ) -> int:
+        """Wait until the crowd is here, or no more of it come; return how many are here."""
+        loop, is_over = asyncio.get_running_loop(), False
+
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+            news.set()
+
+        came, until_s = count(), loop.time() + most_s
+        timer = loop.call_later(patience_s, end)
+        while came < self._all and not is_over:
+            news.clear()
+            await news.wait()
+            if (now := count()) > came:
+                came = now
+                timer.cancel()
+                timer = loop.call_at(min(loop.time() + patience_s, until_s), end)
+        timer.cancel()
+        return came
+
+    def _judge(self, *, is_long: bool, has_come: bool) -> None:
+        """Note whether the crowd has come in a wait, to decide how long the next ones are."""
+        if not is_long:
+            self._until_long -= 1
+        elif has_come:
+            self._misses = 0
+        else:
+            self._misses += 1
+            if self._misses >= _MISSES:
+                self._until_long = _LONG_AGAIN
