@@ -29,9 +29,9 @@ some are deep. The others, and ``make sim``, look for what happens in one of a h
 FAIR_SEEDS = ((1000, 1009), (1001, 1008), (1002, 1005), (1003, 1006), (1004, 1007))
 """Groups in which brokers lead and jobs are done under every schedule. Ordinary runs have another
 group for each schedule: together every scenario of clients, but not each under each schedule."""
-ENGINE_SEEDS = (0, 2, 17, 18)
+ENGINE_SEEDS = (2, 3, 17, 18)
 """Among them are all behaviours of handlers, and queues that are deep and that are not."""
-MORE_ENGINE_SEEDS = (1, 3, 4, 5, 6, 7, 9)
+MORE_ENGINE_SEEDS = (0, 1, 4, 5, 6, 7, 9)
 
 
 @cache

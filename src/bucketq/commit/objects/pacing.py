@@ -42,7 +42,7 @@ _FEW = 0.1
 _LONG_FIRST_WRITES, _LONG_FIRST_S = 2.5, 0.004
 _LONG_WRITES, _LONG_S = 6.0, 0.01
 """How long a long wait is, for the first caller and in all: so many writes, and at most so many
-seconds, so that it is no longer than others if a store takes 20 ms for a write. Callers in four
+seconds, so that it is no longer than others if a store takes 25 ms for a write. Callers in four
 processes on two cores take 2 to 3 ms to read their answers and to send again."""
 _MISSES = 2
 """After so many long waits in which the crowd has not come, waits are short."""
